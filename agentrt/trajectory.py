@@ -32,13 +32,15 @@ class Processed(NamedTuple):
 class Trajectory:
     """Append-only token ids with two partitions: by author and by processing path.
 
-    They differ at turn boundaries: the last token a turn samples is fed by the next turn, through its path.
+    `preamble` counts the leading tokens that a scheme processes by its fixed path before the first turn.
+    The partitions differ at turn boundaries: the last token a turn samples is fed by the next turn, through its path.
     `num_processed <= len(token_ids)`; the tokens between are waiting to be read.
     """
 
     token_ids: list[int] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     processed: list[Processed] = field(default_factory=list)
+    preamble: int = 0
 
     def __len__(self) -> int:
         return len(self.token_ids)
@@ -56,6 +58,11 @@ class Trajectory:
             self.spans.append(span)
         return span
 
+    def extend(self, token_id: int) -> None:
+        """Add one token to the last span."""
+        self.token_ids.append(token_id)
+        self.spans[-1] = self.spans[-1]._replace(end=len(self.token_ids))
+
     def mark_processed(self, end: int, path: str) -> None:
         """Record that `[num_processed, end)` went through `path`; joins a neighbour with the same path."""
         start = self.num_processed
@@ -70,8 +77,19 @@ class Trajectory:
         """Forget everything from position `length` on."""
         assert 0 <= length <= len(self.token_ids)
         del self.token_ids[length:]
+        self.preamble = min(self.preamble, length)
         self.spans = [s._replace(end=min(s.end, length)) for s in self.spans if s.start < length]
+        self.unprocess(length)
+
+    def unprocess(self, length: int) -> None:
+        """Count tokens from position `length` on as waiting again; they stay in the trajectory."""
         self.processed = [p._replace(end=min(p.end, length)) for p in self.processed if p.start < length]
 
+    def restore(self, earlier: "Trajectory") -> None:
+        """Become equal to `earlier`, a copy taken before."""
+        self.token_ids[:] = earlier.token_ids
+        self.spans, self.processed = list(earlier.spans), list(earlier.processed)
+        self.preamble = earlier.preamble
+
     def copy(self) -> "Trajectory":
-        return Trajectory(list(self.token_ids), list(self.spans), list(self.processed))
+        return Trajectory(list(self.token_ids), list(self.spans), list(self.processed), self.preamble)

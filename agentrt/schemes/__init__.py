@@ -1,1 +1,18 @@
+"""Sharing schemes, one file each. A scheme only says which passes run, when, and what each reads and writes."""
 
+from typing import Final
+
+from agentrt.schemes.base import Scheme, SharingSession
+from agentrt.schemes.full_shared import FullShared
+from agentrt.schemes.non_shared import NonShared
+from agentrt.schemes.pre_lr_shared import PreLRShared
+from agentrt.schemes.rebase_shared import ReBaseShared
+
+SCHEMES: Final[dict[str, type[Scheme]]] = {
+    "non_shared": NonShared,
+    "full_shared": FullShared,
+    "pre_lr_shared": PreLRShared,
+    "rebase_shared": ReBaseShared,
+}
+
+__all__ = ["SCHEMES", "Scheme", "SharingSession"]

@@ -1,0 +1,104 @@
+"""One plane: tensors over a layer range, in segments that never move. Writes rows, reads runs without copying."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import torch
+
+from agentrt.cache.slots import Run, SlotPool
+
+
+class Part(NamedTuple):
+    """One tensor of a plane; `shape` is one token's row in one layer."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    wide_read: int = 0
+    """Elements that may be read from a row's start on, past its end (kernels read narrow rows in wide tiles)."""
+
+
+@dataclass(frozen=True)
+class PlaneSpec:
+    """What a plane stores. `column` names the adapter whose low-rank activations it holds, None for K/V."""
+
+    name: str
+    num_layers: int
+    parts: tuple[Part, ...]
+    column: str | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one slot: all layers and parts of one token."""
+        return self.num_layers * sum(prod(part.shape) * part.dtype.itemsize for part in self.parts)
+
+
+class Plane:
+    """The tensors of one plane and their slot pool.
+
+    Narrow parts are stored [slots, layers, width], so that a wide read stays inside a token's own rows;
+    the others [layers, slots, *shape].
+    """
+
+    def __init__(self, spec: PlaneSpec, device: torch.device, segment_slots: int, poison: bool = False) -> None:
+        self.spec = spec
+        self.pool = SlotPool(segment_slots)
+        self._device = device
+        self._poison = poison
+        self._starts: list[int] = []
+        self._segments: list[dict[str, list[torch.Tensor]]] = []  # per segment: part -> per layer [slots, *shape]
+
+    @property
+    def held_bytes(self) -> int:
+        return self.pool.num_held * self.spec.row_bytes
+
+    def read(self, part: str, layer: int, run: Run) -> torch.Tensor:
+        """The rows of `run`, [count, *shape]: a view, never a copy."""
+        rows, offset = self._locate(part, layer, run)
+        return rows[offset : offset + run.size]
+
+    def read_wide(self, part: str, layer: int, run: Run, width: int) -> torch.Tensor:
+        """[count, width]: each row's own elements, then whatever follows them in memory (to be ignored)."""
+        rows, offset = self._locate(part, layer, run)
+        stride = rows.stride(0)
+        return torch.as_strided(rows, (run.size, width), (stride, 1), rows.storage_offset() + offset * stride)
+
+    def write(self, part: str, layer: int, runs: Iterable[Run], rows: torch.Tensor) -> None:
+        """Store `rows` [n, *shape] into the slots of `runs`, in order; n is the length of the runs."""
+        start = 0
+        for run in runs:
+            self.read(part, layer, run).copy_(rows[start : start + run.size])
+            start += run.size
+        assert start == rows.shape[0]
+
+    def materialise(self) -> None:
+        """Allocate the tensors of segments the pool has added since."""
+        for start, end in self.pool.segments[len(self._segments) :]:
+            segment = {part.name: self._tensor(part, end - start) for part in self.spec.parts}
+            self._starts.append(start)
+            self._segments.append(segment)
+
+    def poison(self, runs: Iterable[Run]) -> None:
+        """Fill freed or fresh slots with NaN where the store asks for it, so that a stale read shows."""
+        if self._poison:
+            for run in runs:
+                for part in self.spec.parts:
+                    for layer in range(self.spec.num_layers):
+                        self.read(part.name, layer, run).fill_(float("nan"))
+
+    def _tensor(self, part: Part, slots: int) -> list[torch.Tensor]:
+        layers = self.spec.num_layers
+        if part.wide_read:
+            width = prod(part.shape)
+            flat = torch.empty(slots * layers * width + part.wide_read, dtype=part.dtype, device=self._device)
+            flat[slots * layers * width :] = 0
+            return list(flat[: slots * layers * width].view(slots, layers, width).unbind(1))
+        tensor = torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self._device)
+        return list(tensor.unbind(0))
+
+    def _locate(self, part: str, layer: int, run: Run) -> tuple[torch.Tensor, int]:
+        index = bisect_right(self._starts, run.slot) - 1
+        return self._segments[index][part][layer], run.slot - self._starts[index]

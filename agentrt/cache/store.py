@@ -1,0 +1,71 @@
+"""All planes of one engine under one byte budget: reservations that hold or change nothing, and bytes held."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from agentrt.cache.plane import Plane, PlaneSpec
+from agentrt.cache.slots import Run, Runs
+from agentrt.errors import CacheFullError
+
+
+class Claim(NamedTuple):
+    """A wish for `size` slots of a plane, if possible right after slot `after - 1`."""
+
+    plane: str
+    size: int
+    after: int | None = None
+
+
+class CacheStore:
+    """Planes by name. Not thread-safe: the engine guards it."""
+
+    def __init__(
+        self,
+        specs: Sequence[PlaneSpec],
+        *,
+        device: torch.device | str = "cpu",
+        budget_bytes: int | None = None,
+        segment_slots: int = 4096,
+        poison: bool = False,
+    ) -> None:
+        self.planes = {spec.name: Plane(spec, torch.device(device), segment_slots, poison) for spec in specs}
+        self.budget_bytes = budget_bytes
+        self.peak_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all held slots."""
+        return sum(plane.held_bytes for plane in self.planes.values())
+
+    def reserve(self, claims: Sequence[Claim]) -> list[Runs]:
+        """Take the slots of every claim, or raise CacheFullError and take none."""
+        wanted = sum(claim.size * self.planes[claim.plane].spec.row_bytes for claim in claims)
+        held = self.held_bytes
+        if self.budget_bytes is not None and held + wanted > self.budget_bytes:
+            raise CacheFullError(
+                f"KV budget: this turn needs {wanted:,} bytes, {self.budget_bytes - held:,} of {self.budget_bytes:,} "
+                "are free; close or crop a session, lower max_new_tokens, or raise kv_budget"
+            )
+        granted = []
+        for claim in claims:
+            plane = self.planes[claim.plane]
+            granted.append(plane.pool.allocate(claim.size, claim.after))
+            plane.materialise()
+            plane.poison(granted[-1])
+        self.peak_bytes = max(self.peak_bytes, self.held_bytes)
+        return granted
+
+    def retain(self, plane: str, runs: Sequence[Run]) -> None:
+        self.planes[plane].pool.retain(runs)
+
+    def release(self, plane: str, runs: Sequence[Run]) -> None:
+        self.planes[plane].pool.release(runs)
+
+    def reset_peak(self) -> None:
+        self.peak_bytes = self.held_bytes
+
+    def check_integrity(self) -> None:
+        for plane in self.planes.values():
+            plane.pool.check_integrity()

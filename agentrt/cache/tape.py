@@ -1,0 +1,80 @@
+"""A tape: the slots of one plane that hold positions `[start, end)` of one trajectory, in order."""
+
+from collections.abc import Sequence
+
+from agentrt.cache.slots import Run, Runs, concat, cut, length
+from agentrt.cache.store import CacheStore, Claim
+
+
+class Tape:
+    """Append-only runs with a reserved tail.
+
+        start                 end               capacity
+        |---- written ----|---- reserved ----|
+
+    `reserve` takes slots for a whole turn, `extend` hands them out, `trim` returns what was not used.
+    A forked tape shares its written slots (by reference count) and grows into slots of its own.
+    """
+
+    def __init__(self, store: CacheStore, plane: str, start: int = 0) -> None:
+        self._store = store
+        self.plane = plane
+        self.start = start
+        self.end = start
+        self._runs: Runs = ()
+
+    @property
+    def capacity(self) -> int:
+        return self.start + length(self._runs)
+
+    def claim(self, end: int) -> Claim:
+        """What `grant` needs so that positions up to `end` have slots."""
+        after = self._runs[-1].slot + self._runs[-1].size if self._runs else None
+        return Claim(self.plane, max(0, end - self.capacity), after)
+
+    def grant(self, runs: Runs) -> None:
+        self._runs = concat(self._runs, runs)
+
+    def extend(self, end: int) -> Runs:
+        """Slots of positions `[self.end, end)`, which must be reserved; they count as written from now on."""
+        assert self.end <= end <= self.capacity, (self.end, end, self.capacity)
+        runs = self.runs(self.end, end)
+        self.end = end
+        return runs
+
+    def runs(self, start: int, end: int) -> Runs:
+        """Slots of positions `[start, end)`."""
+        assert self.start <= start <= end <= self.capacity, (self.start, start, end, self.capacity)
+        return cut(self._runs, start - self.start, end - self.start)
+
+    def crop(self, end: int) -> None:
+        """Free every slot from position `end` on, reserved ones too."""
+        end = max(end, self.start)
+        if end < self.capacity:
+            self._store.release(self.plane, self.runs(end, self.capacity))
+            self._runs = cut(self._runs, 0, end - self.start)
+        self.end = min(self.end, end)
+
+    def trim(self) -> None:
+        """Free reserved slots that were not used."""
+        self.crop(self.end)
+
+    def fork(self) -> "Tape":
+        """A second tape over the same written slots."""
+        twin = Tape(self._store, self.plane, self.start)
+        twin._runs, twin.end = cut(self._runs, 0, self.end - self.start), self.end
+        self._store.retain(self.plane, twin._runs)
+        return twin
+
+    def close(self) -> None:
+        self.crop(self.start)
+
+
+def reserve(store: CacheStore, wishes: Sequence[tuple[Tape, int]]) -> None:
+    """Give every tape slots up to its position, all of them or (CacheFullError) none."""
+    granted = store.reserve([tape.claim(end) for tape, end in wishes])
+    for (tape, _), runs in zip(wishes, granted, strict=True):
+        tape.grant(runs)
+
+
+__all__ = ["Run", "Tape", "reserve"]

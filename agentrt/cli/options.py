@@ -1,0 +1,55 @@
+"""Options that several commands share, spelled once."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from agentrt.config.settings import Resolved
+
+JSON_KEY: Final = "agentrt.json"
+VERBOSE_KEY: Final = "agentrt.verbose"
+"""Where the context remembers what an error message needs to know."""
+
+
+def _remember(key: str) -> Any:
+    def callback(context: typer.Context, value: Any) -> Any:
+        context.meta[key] = value
+        return value
+
+    return callback
+
+
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="One JSON object a line on stdout; text goes to stderr.", callback=_remember(JSON_KEY)),
+]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="More detail, tracebacks too.", callback=_remember(VERBOSE_KEY))
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only results and errors.")]
+Sets = Annotated[
+    list[str],
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting, or a value of the team file: limits.max_steps=5."),
+]
+TeamName = Annotated[str | None, typer.Option("--team", metavar="NAME|FILE", help="A built-in team, or a team file.")]
+SchemeName = Annotated[
+    str | None,
+    typer.Option(
+        "--scheme", metavar="NAME[:OPTIONS]", help="How agents share the cache; `agentrt schemes` lists them."
+    ),
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Of sampling; the same seed gives the same tokens.")]
+Out = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Where run folders go.")]
+Offline = Annotated[bool | None, typer.Option("--offline/--online", help="Never download anything.")]
+
+
+def resolve_settings(flags: Mapping[str, Any], sets: Sequence[str]) -> "Resolved":
+    """The settings of this process: see `agentrt.config.settings.resolve`."""
+    import os
+
+    from agentrt.config.settings import FILE_NAME, resolve, user_file
+
+    return resolve(flags=flags, sets=sets, environ=os.environ, files=[user_file(), Path(FILE_NAME)])

@@ -1,0 +1,100 @@
+"""The flow of a team file: which role writes which field, and what follows. Knows nothing of LangGraph."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from agentrt.config.strict import OTHER, TEXT, Name, PositiveInt, Strict, Text, TextOrOther
+
+END: Final = "end"
+"""The reserved final node."""
+
+DEFAULT: Final = "default"
+"""The key of a `next` mapping that covers every other value."""
+
+FINISH: Final = "Finish"
+"""The one action that is no tool: its argument is the answer."""
+
+Emits = Literal["thought", "action", "argument", "verdict"]
+
+Words = Annotated[tuple[Text, ...], Field(min_length=1)]
+Choices = Annotated[
+    Annotated[Literal["seen_titles"], Tag(TEXT)] | Annotated[Words, Tag(OTHER)],
+    TextOrOther,
+]
+Next = Annotated[Annotated[Text, Tag(TEXT)] | Annotated[Mapping[Text, Text], Tag(OTHER)], TextOrOther]
+
+
+class ConstrainConfig(Strict):
+    """What an argument may be: one of some choices, or a span of the trajectory (`also` adds fixed strings)."""
+
+    choices: Choices | None = None
+    span_of: Literal["observations", "question"] | None = None
+    also: tuple[Text, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        if (self.choices is None) == (self.span_of is None):
+            raise ValueError("write either `choices:` or `span_of:`")
+        return self
+
+
+class RoleNode(Strict):
+    """A role writes one field. `constrain` is for arguments, by the action chosen before."""
+
+    role: Text
+    emits: Emits
+    choices: Choices | None = None
+    constrain: Mapping[Text, ConstrainConfig] = Field(default_factory=dict)
+    max_new_tokens: PositiveInt | None = None
+    next: Next
+
+    def follow(self, value: str) -> str:
+        """The node after this one, given the value that decides (the action, or the verdict)."""
+        if isinstance(self.next, str):
+            return self.next
+        return self.next.get(value) or self.next[DEFAULT]
+
+    def targets(self) -> tuple[str, ...]:
+        return (self.next,) if isinstance(self.next, str) else tuple(self.next.values())
+
+
+class ToolNode(Strict):
+    """Calls the tool of the action chosen before, and appends its observation."""
+
+    tool: Literal[True]
+    next: Text
+
+    def targets(self) -> tuple[str, ...]:
+        return (self.next,)
+
+
+def _kind_of_node(value: Any) -> str:
+    if isinstance(value, ToolNode) or (isinstance(value, dict) and "tool" in value):
+        return "tool node"
+    return "role node"
+
+
+Node = Annotated[
+    Annotated[RoleNode, Tag("role node")] | Annotated[ToolNode, Tag("tool node")], Discriminator(_kind_of_node)
+]
+
+
+class FlowConfig(Strict):
+    """Nodes by name; `start` names the first, `end` is reserved."""
+
+    start: Text
+    nodes: Annotated[Mapping[Name, Node], Field(min_length=1)]
+
+    def role_nodes(self) -> dict[str, RoleNode]:
+        return {name: node for name, node in self.nodes.items() if isinstance(node, RoleNode)}
+
+    def actions(self) -> dict[str, None]:
+        """Every action that some node may choose, in the order of the file."""
+        return {
+            choice: None
+            for node in self.role_nodes().values()
+            if node.emits == "action" and isinstance(node.choices, tuple)
+            for choice in node.choices
+        }

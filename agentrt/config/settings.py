@@ -1,0 +1,160 @@
+"""Run settings and where each came from: `--set` > flags > AGENTRT_* > ./agentrt.yaml > user file > defaults.
+
+Holds no secret: keys of tools are read from the environment by the tools themselves.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from platformdirs import user_config_path
+from pydantic import Field, ValidationError
+
+from agentrt.config.problems import looks_secret, suggest, validate
+from agentrt.config.scheme import parse_scheme
+from agentrt.config.strict import PositiveInt, Strict, Text
+from agentrt.config.team import Override, Team
+from agentrt.config.yaml import Document, parse_value, read_yaml
+from agentrt.errors import ConfigError, Problem
+
+FILE_NAME: Final = "agentrt.yaml"
+ENV_PREFIX: Final = "AGENTRT_"
+
+
+class Settings(Strict):
+    """What a run takes besides its question. `overrides` replaces values of the team file, in its own shape."""
+
+    team: Text = "search"
+    scheme: Text | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+    out: Text = "runs"
+    offline: bool = False
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: PositiveInt | None = None
+    kv_budget_mib: PositiveInt | None = None
+    corpus: Text | None = None
+    overrides: Mapping[str, Any] = Field(default_factory=dict)
+
+
+class Resolved(NamedTuple):
+    """Settings, the origin of each value by dotted name, and the team file's replaced values."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    overrides: Sequence[Override]
+
+    def load_team(self, *, need_adapters: bool = True) -> Team:
+        """The team these settings name, with their changes. Raises ConfigError and UsageError."""
+        changes = list(self.overrides)
+        if self.settings.scheme is not None:
+            scheme = parse_scheme(self.settings.scheme)
+            value = {"name": scheme.name, **scheme.options}
+            changes.insert(0, Override(("scheme",), value, f"scheme {self.settings.scheme}"))
+        return Team.load(self.settings.team, overrides=changes, need_adapters=need_adapters)
+
+
+def user_file() -> Path:
+    """The user's own settings file; it need not exist."""
+    return user_config_path("agentrt", appauthor=False) / FILE_NAME
+
+
+def resolve(
+    *,
+    flags: Mapping[str, Any],
+    sets: Sequence[str],
+    environ: Mapping[str, str],
+    files: Sequence[Path],
+) -> Resolved:
+    """Lay the sources over each other, the weakest first. A flag that is None was not given.
+
+    `files`: settings files, the weaker first; those that do not exist are skipped. Every source is checked by
+    itself, so that an error names the file and line, the variable or the flag. Raises ConfigError.
+    """
+    layers = [read_yaml(file) for file in files if file.is_file()]
+    layers += [_environment(environ), _flags(flags), *map(_set, sets)]
+    values = Settings().model_dump()
+    origins = dict.fromkeys((key for key in values if key != "overrides"), "default")
+    overrides: dict[tuple[str, ...], Override] = {}
+    for layer in layers:
+        values.update({key: value for key, value in validate(Settings, layer) if key in layer.data})
+        for path in _leaves(layer.data):
+            origin = _origin(layer, path)
+            origins[".".join(path)] = origin
+            if path[0] == "overrides":
+                overrides[path] = Override(path[1:], _at(layer.data, path), origin)
+    values["overrides"] = {}
+    resolved = Settings.model_validate(values)
+    return Resolved(resolved, origins, list(overrides.values()))
+
+
+def _environment(environ: Mapping[str, str]) -> Document:
+    names = {key.upper(): key for key in Settings.model_fields if key != "overrides"}
+    document = Document("the environment")
+    problems = []
+    for variable, text in sorted(environ.items()):
+        if not variable.startswith(ENV_PREFIX) or not text:
+            continue
+        name = variable.removeprefix(ENV_PREFIX)
+        if name not in names:  # other programs and our own parts have variables too: only a near miss is a mistake
+            for close in difflib.get_close_matches(name, names, n=1, cutoff=0.8):
+                problems.append(Problem(variable, 0, 0, f"no such setting: did you mean {ENV_PREFIX}{close}?"))
+            continue
+        key = names[name]
+        try:
+            value = getattr(Settings.model_validate_strings({key: text}), key)
+        except ValidationError as error:
+            problems.append(Problem(variable, 0, 0, f"{error.errors()[0]['msg']}, not {text!r}"))
+        else:
+            document.set((key,), value, variable)
+    if problems:
+        raise ConfigError(problems)
+    return document
+
+
+def _flags(flags: Mapping[str, Any]) -> Document:
+    document = Document("the command line")
+    for key, value in flags.items():
+        if value is not None:
+            document.set((key,), value, "--" + key.replace("_", "-"))
+    return document
+
+
+def _set(text: str) -> Document:
+    """One `--set a.b=c`: a single name is a setting, a dotted one (or a section's name) a value of the team file."""
+    name, equals, value = text.partition("=")
+    path = tuple(name.strip().split("."))
+    origin = f"--set {name}=..." if looks_secret(path[-1]) else f"--set {text}"
+    if not equals or not all(path):
+        raise ConfigError([Problem(origin, 0, 0, "write --set name=value, or --set section.name=value")])
+    document = Document(origin)
+    if len(path) == 1 and path[0] not in Settings.model_fields:
+        if path[0] not in Team.model_fields:
+            known = [*Settings.model_fields, *Team.model_fields]
+            tail = suggest(path[0], dict.fromkeys(known), "known")
+            raise ConfigError([Problem(origin, 0, 0, f"no setting is called {path[0]!r}{tail}")])
+        path = ("overrides", *path)
+    elif len(path) > 1 and path[0] != "overrides":
+        path = ("overrides", *path)
+    document.set(path, parse_value(value, origin), origin)
+    return document
+
+
+def _origin(layer: Document, path: tuple[str, ...]) -> str:
+    place = layer.place(path)
+    return f"{place.file}:{place.line}" if place.line else place.file
+
+
+def _leaves(data: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in data.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def _at(data: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = data
+    for key in path:
+        value = value[key]
+    return value

@@ -1,0 +1,373 @@
+"""The engine: the queue, the worker thread and the steps. Policies live in schemes, packing in the scheduler."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from agentrt.cache.store import CacheStore
+from agentrt.engine.scheduler import Job, Scheduler
+from agentrt.engine.session import Session
+from agentrt.engine.turn import Turn
+from agentrt.engine.work import SessionWork, TurnWork
+from agentrt.errors import EngineClosedError, EngineError, TurnCancelledError, UsageError
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.backbone import Backbone
+from agentrt.model.load import load_model
+from agentrt.model.sampling import Sampling
+from agentrt.model.tokenizer import Tokenizer
+from agentrt.schemes import Scheme
+from agentrt.schemes.parse import make_scheme
+from agentrt.step import Step
+from agentrt.trajectory import NEUTRAL, Trajectory
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Limits of an engine. `max_context` None = the backbone's positions; budgets None = no limit."""
+
+    kv_budget_bytes: int | None = None
+    max_context: int | None = None
+    max_step_tokens: int = 2048
+    idle_chunk_tokens: int = 512
+    segment_slots: int = 4096
+    poison: bool = False
+    """Fill fresh slots with NaN, so that a read of a slot nobody wrote shows. For tests."""
+
+
+@dataclass(frozen=True)
+class EngineStats:
+    """Counters since the start; rows are tokens run through the layers."""
+
+    steps: int = 0
+    prefill_rows: int = 0
+    decode_rows: int = 0
+    neutral_rows: int = 0
+    held_bytes: int = 0
+    peak_bytes: int = 0
+    sessions: int = 0
+
+
+class Engine:
+    """One backbone, one adapter set, one scheme, any number of sessions; a context manager.
+
+    A worker thread runs steps; every method may be called from any thread. `close` is idempotent.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        adapters: AdapterSet,
+        scheme: Scheme,
+        *,
+        tokenizer: Tokenizer | None = None,
+        config: EngineConfig | None = None,
+    ) -> None:
+        self.config = config or EngineConfig()
+        self.backbone = backbone
+        self.adapters = adapters
+        self.scheme = scheme
+        self._tokenizer = tokenizer
+        self._layout = backbone.layout(adapters)
+        scheme.check(self._layout)
+        self._store = CacheStore(
+            scheme.planes(self._layout),
+            device=backbone.device,
+            budget_bytes=self.config.kv_budget_bytes,
+            segment_slots=self.config.segment_slots,
+            poison=self.config.poison,
+        )
+        self._scheduler = Scheduler(self.config.max_step_tokens, self.config.idle_chunk_tokens)
+        self._sessions: list[SessionWork] = []
+        self._changed = threading.Condition()
+        self._closed = False
+        self._stats = EngineStats()
+        self._worker = threading.Thread(target=self._work, name="agentrt-engine", daemon=True)
+        self._worker.start()
+
+    @classmethod
+    def load(
+        cls,
+        backbone: str | Backbone = "smollm2-135m",
+        adapters: Mapping[str, str | Path] | None = None,
+        scheme: str | Scheme = "pre_lr_shared",
+        *,
+        scheme_options: Mapping[str, Any] | None = None,
+        dtype: Any = "auto",
+        device: str = "auto",
+        offline: bool = False,
+        config: EngineConfig | None = None,
+    ) -> Self:
+        """Load a backbone (alias, hub id, folder or GGUF file) and adapters (peft folders by role name).
+
+        Raises BackboneError, AdapterError or SchemeError, naming the value and the fix.
+        """
+        chosen = make_scheme(scheme, scheme_options) if isinstance(scheme, str) else scheme
+        tokenizer = None
+        if isinstance(backbone, str):
+            loaded = load_model(backbone, dtype=dtype, device=device, offline=offline)
+            tokenizer = loaded.tokenizer
+            backbone = Backbone(loaded.model, content_hash=loaded.content_hash, names=loaded.names)
+        adapter_set = AdapterSet.load(
+            adapters or {}, backbone.shapes, base_names=backbone.names, dtype=backbone.dtype, device=backbone.device
+        )
+        return cls(backbone, adapter_set, chosen, tokenizer=tokenizer, config=config)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The backbone's tokenizer. Raises EngineError for an engine built from token ids only."""
+        if self._tokenizer is None:
+            raise EngineError("this engine was built without a tokenizer; pass one, or use Engine.load")
+        return self._tokenizer
+
+    @property
+    def scheme_name(self) -> str:
+        return self.scheme.name
+
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        return self.adapters.names
+
+    @property
+    def max_context(self) -> int:
+        """Most tokens a trajectory may have."""
+        return self.config.max_context or self.backbone.max_positions
+
+    def session(self, preamble: Sequence[int] | None = None) -> Session:
+        """Open a session. `preamble` is the shared prefix that the scheme processes by a fixed path."""
+        trajectory = Trajectory()
+        trajectory.append(preamble or (), "system", "preamble")
+        trajectory.preamble = len(trajectory)
+        with self._changed:
+            self._check_open()
+            work = SessionWork(trajectory, self.scheme.open(self._layout, self._store, trajectory))
+            self._sessions.append(work)
+        return Session(self, work)
+
+    def stats(self) -> EngineStats:
+        with self._changed:
+            return replace(
+                self._stats,
+                held_bytes=self._store.held_bytes,
+                peak_bytes=self._store.peak_bytes,
+                sessions=len(self._sessions),
+            )
+
+    def reset_peak(self) -> None:
+        """Start a new measurement of peak bytes."""
+        with self._changed:
+            self._store.reset_peak()
+
+    def check_integrity(self) -> None:
+        """Assert the books of every plane; for tests."""
+        with self._changed:
+            self._store.check_integrity()
+
+    def close(self) -> None:
+        """Cancel what runs, free every slot, stop the worker. Idempotent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._worker.join()
+        with self._changed:
+            for work in list(self._sessions):
+                self._retire(work)
+            self._store.planes.clear()
+
+    # Calls of Session, each under the lock.
+
+    def append(self, work: SessionWork, token_ids: Sequence[int], author: str, kind: str) -> None:
+        with self._changed:
+            self._check_idle(work)
+            work.trajectory.append(self._checked(token_ids), author, kind)
+
+    def submit(
+        self, work: SessionWork, adapter: str, new_token_ids: Sequence[int], sampling: Sampling, kind: str
+    ) -> Turn:
+        with self._changed:
+            self._check_idle(work)
+            if adapter != NEUTRAL and adapter not in self.adapters.names:
+                raise UsageError(f"unknown adapter {adapter!r}; this engine has: {', '.join(self.adapters.names)}")
+            before = work.trajectory.copy()
+            length = len(before) + len(new_token_ids)
+            if length == 0:
+                raise UsageError("the trajectory is empty: append context or pass new_token_ids")
+            if length + sampling.max_new_tokens > self.max_context:
+                raise UsageError(
+                    f"context: {length} tokens and {sampling.max_new_tokens} new ones exceed the limit of "
+                    f"{self.max_context}; shorten the context, lower max_new_tokens, or raise max_context"
+                )
+            work.trajectory.append(self._checked(new_token_ids), "user", "context")
+            turn = Turn(lambda: self._cancel(record))
+            record = TurnWork(turn, work, adapter, sampling, kind, before)
+            work.turn, work.urgent, work.failure = record, bool(work.pending), None
+            self._changed.notify_all()
+        return turn
+
+    def crop(self, work: SessionWork, length: int) -> None:
+        with self._changed:
+            self._flush(work)
+            if not 0 <= length <= len(work.trajectory):
+                raise UsageError(f"crop: length {length} is outside [0, {len(work.trajectory)}]")
+            work.sharing.crop(length)
+            work.trajectory.crop(length)
+
+    def fork(self, work: SessionWork) -> SessionWork:
+        with self._changed:
+            self._flush(work)
+            trajectory = work.trajectory.copy()
+            twin = SessionWork(trajectory, work.sharing.fork(trajectory))
+            self._sessions.append(twin)
+            return twin
+
+    def settle(self, work: SessionWork) -> None:
+        with self._changed:
+            self._flush(work)
+
+    def kv_bytes(self, work: SessionWork) -> int:
+        with self._changed:
+            return work.kv_bytes(self._store)
+
+    def close_session(self, work: SessionWork) -> None:
+        with self._changed:
+            if work.turn is not None:
+                work.turn.cancelled = True
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: work.turn is None or self._closed)
+            if work in self._sessions:
+                self._retire(work)
+
+    # The worker.
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._admit()
+                while not self._closed and not (jobs := self._scheduler.pack(self._sessions)):
+                    self._changed.wait()
+                    self._admit()
+                if self._closed:
+                    return
+            try:
+                step = Step(tuple(job.run for job in jobs))
+                logits = self.backbone.run(step, self._store.planes, self.adapters)
+            except BaseException as error:
+                self._fail(jobs, error)
+            else:
+                self._settle(jobs, logits)
+
+    def _admit(self) -> None:
+        """Drop cancelled turns; start those whose session is quiet."""
+        for work in self._sessions:
+            turn = work.turn
+            if turn is None:
+                continue
+            if turn.cancelled:
+                turn.undo(TurnCancelledError("the turn was cancelled"))
+            elif work.failure is not None:
+                turn.undo(work.failure)
+            elif not turn.admitted and not work.pending:
+                try:
+                    turn.admit()
+                except Exception as error:
+                    turn.undo(error)
+        self._changed.notify_all()
+
+    def _settle(self, jobs: list[Job], logits: list[torch.Tensor | None]) -> None:
+        with self._changed:
+            self._count(jobs)
+            for job, rows in zip(jobs, logits, strict=True):
+                if job.session.closed:
+                    continue
+                self._scheduler.done(job)
+                work = job.session
+                work.urgent = work.urgent and bool(work.pending)
+                if job.turn is not None and rows is not None and not job.turn.cancelled:
+                    try:
+                        job.turn.settle(rows[-1], self._store)
+                    except Exception as error:  # a stop or constraint callable of the caller's
+                        job.turn.undo(error)
+            self._changed.notify_all()
+
+    def _fail(self, jobs: list[Job], error: BaseException) -> None:
+        with self._changed:
+            for job in jobs:
+                wrapped = EngineError(f"a step failed: {error!r}; the session is at its last turn boundary")
+                wrapped.__cause__ = error
+                if job.turn is None:
+                    job.session.failure = wrapped
+                elif job.session.turn is job.turn:
+                    job.turn.undo(wrapped)
+            self._changed.notify_all()
+
+    def _count(self, jobs: list[Job]) -> None:
+        stats = self._stats
+        prefill = decode = neutral = 0
+        for job in jobs:
+            if job.turn is None or (job.run.path == NEUTRAL and job.turn.adapter != NEUTRAL):
+                neutral += len(job.run)
+            elif job.turn.token_ids:
+                decode += len(job.run)
+            else:
+                prefill += len(job.run)
+        self._stats = replace(
+            stats,
+            steps=stats.steps + 1,
+            prefill_rows=stats.prefill_rows + prefill,
+            decode_rows=stats.decode_rows + decode,
+            neutral_rows=stats.neutral_rows + neutral,
+        )
+
+    # Helpers, called under the lock.
+
+    def _cancel(self, record: TurnWork) -> None:
+        with self._changed:
+            record.cancelled = True
+            self._changed.notify_all()
+
+    def _flush(self, work: SessionWork) -> None:
+        self._check_idle(work)
+        work.urgent, work.failure = bool(work.pending), None
+        self._changed.notify_all()
+        self._changed.wait_for(lambda: not work.pending or work.failure or work.closed or self._closed)
+        if work.failure is not None:
+            raise work.failure
+        self._check_idle(work)
+
+    def _retire(self, work: SessionWork) -> None:
+        if work.turn is not None:
+            work.turn.undo(EngineClosedError("the engine was closed"))
+        work.pending.clear()
+        work.closed = True
+        work.sharing.close()
+        self._sessions.remove(work)
+        self._changed.notify_all()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineClosedError("the engine is closed; open a new one")
+
+    def _check_idle(self, work: SessionWork) -> None:
+        self._check_open()
+        if work.closed:
+            raise EngineClosedError("the session is closed; open a new one with engine.session()")
+        if work.turn is not None:
+            raise EngineError("a turn of this session is running; wait for turn.result or cancel it first")
+
+    def _checked(self, token_ids: Sequence[int]) -> Sequence[int]:
+        for token_id in token_ids:
+            if not 0 <= token_id < self.backbone.vocab_size:
+                raise UsageError(f"token id {token_id} is outside the vocabulary [0, {self.backbone.vocab_size})")
+        return token_ids

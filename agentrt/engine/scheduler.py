@@ -1,0 +1,74 @@
+"""Which passes run in the next step. Pure bookkeeping: no tensors, no clock."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agentrt.engine.work import SessionWork, TurnWork
+from agentrt.step import Pass
+
+
+@dataclass(frozen=True)
+class Job:
+    """One pass of the next step: for a turn, or (turn None) a pending pass of a session."""
+
+    run: Pass
+    session: SessionWork
+    turn: TurnWork | None
+    completes: bool
+    """The pass ends here; otherwise it was cut and its rest is still queued."""
+
+
+class Scheduler:
+    """Packs at most `max_step_tokens` rows a step, in this order:
+
+    1. one token of every decoding turn, so that nobody's stream stalls;
+    2. prefill chunks of turns that wait for their first token, oldest first;
+    3. pending passes that a waiting turn needs;
+    4. other pending passes, `idle_chunk_tokens` at most, and only while no turn waits for its first token.
+    """
+
+    def __init__(self, max_step_tokens: int, idle_chunk_tokens: int) -> None:
+        self.max_step_tokens = max_step_tokens
+        self.idle_chunk_tokens = idle_chunk_tokens
+
+    def pack(self, sessions: Iterable[SessionWork]) -> list[Job]:
+        """The next step's jobs. Queues are not changed: `done` does that once the step has run."""
+        active = list(sessions)
+        turns = sorted(
+            (s.turn for s in active if s.turn is not None and s.turn.admitted), key=lambda turn: turn.submitted
+        )
+        jobs: list[Job] = []
+        for turn in (t for t in turns if not t.reading):
+            jobs.extend(Job(each, turn.session, turn, True) for each in turn.passes)
+        room = max(1, self.max_step_tokens - sum(len(job.run) for job in jobs))
+        for turn in (t for t in turns if t.reading):
+            room -= self._take(jobs, turn.passes, turn.session, turn, room)
+        for session in (s for s in active if s.pending and s.urgent):
+            room -= self._take(jobs, session.pending, session, None, room)
+        if not any(turn.reading for turn in turns) and not any(s.pending and s.urgent for s in active):
+            room = min(room, self.idle_chunk_tokens)
+            for session in (s for s in active if s.pending and s.failure is None):
+                room -= self._take(jobs, session.pending, session, None, room)
+        return jobs
+
+    def done(self, job: Job) -> None:
+        """Take a job that has run out of its queue."""
+        queue = job.turn.passes if job.turn is not None else job.session.pending
+        first = queue.popleft()
+        if not job.completes:
+            queue.appendleft(first.split(len(job.run))[1])
+
+    @staticmethod
+    def _take(jobs: list[Job], queue: Iterable[Pass], session: SessionWork, turn: TurnWork | None, room: int) -> int:
+        """Add passes of one queue in order, the last one cut to fit; returns the rows taken."""
+        taken = 0
+        for each in queue:
+            rows = min(len(each), room - taken)
+            if rows <= 0:
+                break
+            head = each if rows == len(each) else each.split(rows)[0]
+            jobs.append(Job(head, session, turn, rows == len(each)))
+            taken += rows
+            if rows < len(each):
+                break
+        return taken

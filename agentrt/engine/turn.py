@@ -1,0 +1,88 @@
+"""A turn as its caller sees it: tokens while they are sampled, cancellation, and the result with its measurements."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "constraint"]
+
+
+@dataclass(frozen=True)
+class TurnUsage:
+    """What one turn read, computed and took. Times in seconds, sizes in tokens or bytes."""
+
+    context_tokens: int
+    """Tokens that nobody had processed before this turn."""
+    reused_tokens: int
+    """Earlier tokens whose cache the turn read as it was."""
+    recomputed_tokens: int
+    """Rows run for tokens that were (or, by the neutral pass, are) processed a second time."""
+    generated_tokens: int
+    ttft_s: float
+    """From the session being quiet (outstanding passes done) to the first token."""
+    submit_to_first_token_s: float
+    """From the call of `turn` to the first token."""
+    decode_tokens_per_s: float
+    """After the first token; 0 where only one was generated."""
+    kv_bytes: int
+    """Bytes of all slots the session held at the turn's end, reserved ones included."""
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """The tokens a turn generated, why it ended, and each token's log-probability under the model."""
+
+    token_ids: tuple[int, ...]
+    finish_reason: FinishReason
+    logprobs: tuple[float, ...]
+    usage: TurnUsage
+
+
+class Turn:
+    """Handle of one running turn. Iterate it once for token ids; closing the iterator early cancels the turn."""
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self._tokens: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._finished = threading.Event()
+        self._cancel = cancel
+        self._outcome: TurnResult | BaseException | None = None
+
+    def __iter__(self) -> Iterator[int]:
+        try:
+            while (token_id := self._tokens.get()) is not None:
+                yield token_id
+        finally:
+            self.cancel()
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+
+    def cancel(self) -> None:
+        """Stop within one token or prefill chunk; the session returns to its last turn boundary. Idempotent."""
+        if not self._finished.is_set():
+            self._cancel()
+
+    @property
+    def done(self) -> bool:
+        return self._finished.is_set()
+
+    @property
+    def result(self) -> TurnResult:
+        """Wait for the end. Raises what ended the turn early: TurnCancelledError, CacheFullError, EngineError."""
+        self._finished.wait()
+        if isinstance(self._outcome, TurnResult):
+            return self._outcome
+        assert self._outcome is not None
+        raise self._outcome
+
+    def publish(self, token_id: int) -> None:
+        """For the engine: hand a token to the iterating caller."""
+        self._tokens.put(token_id)
+
+    def finish(self, outcome: TurnResult | BaseException) -> None:
+        """For the engine: end the turn, once."""
+        assert self._outcome is None
+        self._outcome = outcome
+        self._finished.set()
+        self._tokens.put(None)

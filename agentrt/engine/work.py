@@ -1,0 +1,133 @@
+"""The worker's record of one session and of its running turn. Touched under the engine's lock only."""
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+import torch
+
+from agentrt.cache.store import CacheStore
+from agentrt.engine.turn import FinishReason, Turn, TurnResult, TurnUsage
+from agentrt.model.sampling import Sampling, sample
+from agentrt.schemes import SharingSession
+from agentrt.step import Pass
+from agentrt.trajectory import Trajectory
+
+
+@dataclass(eq=False)
+class SessionWork:
+    """A session's caches, the passes it still owes (`pending`), and its turn, if one runs or waits."""
+
+    trajectory: Trajectory
+    sharing: SharingSession
+    pending: deque[Pass] = field(default_factory=deque)
+    turn: "TurnWork | None" = None
+    urgent: bool = False
+    """Somebody waits for the pending passes."""
+    failure: BaseException | None = None
+    """A pending pass failed: it is tried again when the session's next turn needs it."""
+    closed: bool = False
+
+    def kv_bytes(self, store: CacheStore) -> int:
+        tapes = self.sharing.tapes.values()
+        return sum((t.capacity - t.start) * store.planes[t.plane].spec.row_bytes for t in tapes)
+
+
+@dataclass(eq=False)
+class TurnWork:
+    """One turn: waiting, reading its passes, then decoding token by token."""
+
+    handle: Turn
+    session: SessionWork
+    adapter: str
+    sampling: Sampling
+    kind: str
+    before: Trajectory
+    """Copy to restore when the turn is undone."""
+    submitted: float = field(default_factory=time.perf_counter)
+    passes: deque[Pass] = field(default_factory=deque)
+    admitted: bool = False
+    cancelled: bool = False
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    _context: int = 0
+    _known: int = 0
+    _read_rows: int = 0
+    _quiet: float = 0.0
+    _first: float = 0.0
+
+    @property
+    def reading(self) -> bool:
+        """Admitted, and its first token has not come."""
+        return self.admitted and not self.token_ids
+
+    def admit(self) -> None:
+        """Reserve the turn's slots and line up its passes. Raises CacheFullError, changing nothing."""
+        trajectory, sharing = self.session.trajectory, self.session.sharing
+        if trajectory.num_processed == len(trajectory):  # nothing to feed: the last token is read again
+            sharing.crop(len(trajectory) - 1)
+            trajectory.unprocess(len(trajectory) - 1)
+            self.before.unprocess(len(trajectory) - 1)
+        self._quiet = time.perf_counter()
+        self._known = trajectory.num_processed
+        self._context = len(trajectory) - self._known
+        self.passes.extend(sharing.begin(self.adapter, self.sampling.max_new_tokens))
+        self._read_rows = sum(len(each) for each in self.passes)
+        self.admitted = True
+
+    def settle(self, logits: torch.Tensor, store: CacheStore) -> bool:
+        """Sample the next token from `logits` [vocab]; True when the turn is over."""
+        trajectory, sampling = self.session.trajectory, self.sampling
+        allowed = None if sampling.constraint is None else sampling.constraint.allowed(self.token_ids)
+        token_id, logprob = sample(logits, sampling, len(trajectory), allowed)
+        if self.token_ids:
+            trajectory.extend(token_id)
+        else:
+            self._first = time.perf_counter()
+            trajectory.append([token_id], self.adapter, self.kind)
+        self.token_ids.append(token_id)
+        self.logprobs.append(logprob)
+        reason = self._finish_reason()
+        if reason is None:
+            self.passes.extend(self.session.sharing.feed())
+        else:
+            self._end(reason, store)
+        self.handle.publish(token_id)
+        return reason is not None
+
+    def undo(self, error: BaseException) -> None:
+        """Put session and trajectory back to the turn boundary and report `error`."""
+        if self.admitted:
+            self.session.sharing.abort()
+        self.session.trajectory.restore(self.before)
+        self.session.turn = None
+        self.handle.finish(error)
+
+    def _finish_reason(self) -> FinishReason | None:
+        sampling = self.sampling
+        if sampling.stop is not None and sampling.stop(self.token_ids):
+            return "stop"
+        allowed = None if sampling.constraint is None else sampling.constraint.allowed(self.token_ids)
+        if allowed is not None and len(allowed) == 0:
+            return "constraint"
+        return "length" if len(self.token_ids) == sampling.max_new_tokens else None
+
+    def _end(self, reason: FinishReason, store: CacheStore) -> None:
+        session = self.session
+        kv_bytes = session.kv_bytes(store)
+        session.pending.extend(session.sharing.end())
+        session.turn = None
+        generated = len(self.token_ids)
+        decode_s = time.perf_counter() - self._first
+        reread = self._read_rows - self._context
+        usage = TurnUsage(
+            context_tokens=self._context,
+            reused_tokens=self._known - reread,
+            recomputed_tokens=reread + sum(len(each) for each in session.pending),
+            generated_tokens=generated,
+            ttft_s=self._first - self._quiet,
+            submit_to_first_token_s=self._first - self.submitted,
+            decode_tokens_per_s=(generated - 1) / decode_s if generated > 1 else 0.0,
+            kv_bytes=kv_bytes,
+        )
+        self.handle.finish(TurnResult(tuple(self.token_ids), reason, tuple(self.logprobs), usage))

@@ -1,0 +1,92 @@
+"""AdapterSet: the low-rank weights of every role, ready for packed steps."""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from agentrt.errors import AdapterError
+from agentrt.model.lowrank import LowRank, Site, pad_rank, value_rank
+from agentrt.model.peft_folder import ProjectionShape, read_adapter
+
+
+class AdapterSet:
+    """Adapters by name, of one backbone. Immutable after construction.
+
+    `weights[name]` maps sites to low-rank maps; a missing site is the zero map. Raises AdapterError where an
+    adapter cannot be served exactly.
+    """
+
+    def __init__(self, weights: Mapping[str, Mapping[Site, LowRank]], hashes: Mapping[str, str]) -> None:
+        if "" in weights:
+            raise AdapterError("an adapter has an empty name; the empty name means adapters off")
+        self.names = tuple(weights)
+        self.weights = weights
+        self.hashes = dict(hashes)
+        self.ranks = {name: value_rank(sites) for name, sites in weights.items()}
+        self.key_adapted = frozenset(
+            name for name, sites in weights.items() if any(site.projection == "k_proj" for site in sites)
+        )
+        self._columns: dict[tuple[str, ...], dict[int, torch.Tensor]] = {}
+        self._value_ups: dict[tuple[str, int], torch.Tensor] = {}
+
+    @classmethod
+    def load(
+        cls,
+        folders: Mapping[str, str | Path],
+        shapes: Mapping[Site, ProjectionShape],
+        *,
+        base_names: Collection[str],
+        dtype: torch.dtype,
+        device: torch.device | str = "cpu",
+    ) -> "AdapterSet":
+        """Read peft folders; `shapes` and `base_names` describe the backbone."""
+        files = {
+            name: read_adapter(name, Path(folder), shapes, base_names=base_names, dtype=dtype, device=device)
+            for name, folder in folders.items()
+        }
+        return cls({n: f.weights for n, f in files.items()}, {n: f.content_hash for n, f in files.items()})
+
+    @property
+    def content_hash(self) -> str:
+        """Identity of the whole set, names included: they decide which column is whose."""
+        parts = (f"{name}={self.hashes[name]}" for name in sorted(self.names))
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    @property
+    def shared_value_a(self) -> bool:
+        """Whether all adapters have equal A on every v_proj."""
+        first, *rest = (self._value_downs(name) for name in self.names) if self.names else ({},)
+        return all(
+            other.keys() == first.keys() and all(torch.equal(other[layer], first[layer]) for layer in first)
+            for other in rest
+        )
+
+    def value_down(self, adapters: Sequence[str], layer: int) -> torch.Tensor:
+        """[A of adapters[0] | A of adapters[1] | …] of a layer's v_proj, [d_in, sum of ranks], zeros where missing."""
+        key = tuple(adapters)
+        if key not in self._columns:
+            self._columns[key] = {}
+        cached = self._columns[key].get(layer)
+        if cached is None:
+            parts = [self._padded(name, layer).down for name in adapters]
+            cached = self._columns[key][layer] = torch.cat(parts, 1).contiguous()
+        return cached
+
+    def value_up(self, adapter: str, layer: int, kv_heads: int) -> torch.Tensor:
+        """scaling * B of a layer's v_proj, [rank, kv_heads, head_dim]."""
+        cached = self._value_ups.get((adapter, layer))
+        if cached is None:
+            up = self._padded(adapter, layer).up
+            cached = self._value_ups[adapter, layer] = up.view(up.shape[0], kv_heads, -1)
+        return cached
+
+    def _padded(self, adapter: str, layer: int) -> LowRank:
+        sites = self.weights[adapter]
+        like = next(weights for site, weights in sites.items() if site.projection == "v_proj")
+        return pad_rank(sites.get(Site(layer, "v_proj")), self.ranks[adapter], like)
+
+    def _value_downs(self, adapter: str) -> dict[int, torch.Tensor]:
+        sites = self.weights[adapter].items()
+        return {site.layer: weights.down for site, weights in sites if site.projection == "v_proj"}

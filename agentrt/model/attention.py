@@ -1,0 +1,70 @@
+"""The attention function registered with transformers: writes a step's K/V rows, then lets every pass attend."""
+
+from typing import Any, Final
+
+import torch
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+from agentrt.model.context import Reader, StepContext
+from agentrt_kernels.lora_attention import KeyRun, ValueTerm, lora_attention
+
+NAME: Final = "agentrt"
+_UNSUPPORTED: Final = ("softcap", "s_aux")
+
+
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float,
+    step: StepContext,
+    sliding_window: int | None = None,
+    **extra: Any,
+) -> tuple[torch.Tensor, None]:
+    """query [1, H, rows, d], key and value [1, Hkv, rows, d] of a packed step; returns [1, rows, H, d].
+
+    Every row is written before any row attends. Causality follows from positions; no mask is needed.
+    """
+    assert not any(extra.get(name) is not None for name in _UNSUPPORTED), "refused when the backbone was loaded"
+    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [rows, Hkv, d]
+    for write in step.kv_writes:
+        rows = slice(write.start, write.end)
+        write.plane.write("k", layer, write.runs, keys[rows])
+        write.plane.write("v", layer, write.runs, values[rows])
+    queries = query[0].transpose(0, 1)
+    outs = [_read(reader, layer, queries, step, scaling, sliding_window) for reader in step.readers]
+    return (outs[0] if len(outs) == 1 else torch.cat(outs))[None], None
+
+
+def _read(
+    reader: Reader, layer: int, queries: torch.Tensor, step: StepContext, scaling: float, window: int | None
+) -> torch.Tensor:
+    plane, runs = reader.keys
+    key_runs = [KeyRun(pos, plane.read("k", layer, run), plane.read("v", layer, run)) for pos, run in runs]
+    terms: list[ValueTerm] = []
+    up = None
+    if reader.column is not None:
+        plane, runs = reader.column
+        head_dim, kv_heads = queries.shape[2], key_runs[0].k.shape[1]
+        terms = [
+            ValueTerm(pos, plane.read("lr", layer, run), plane.read_wide("lr", layer, run, head_dim))
+            for pos, run in runs
+        ]
+        up = step.adapters.value_up(reader.path, layer, kv_heads)
+    rows = queries[reader.start : reader.end]
+    return lora_attention(rows, reader.position, key_runs, terms, up, scale=scaling, window=window)
+
+
+def register() -> None:
+    """Make `attn_implementation="agentrt"` known. The mask function too: without it transformers builds no mask."""
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, _no_mask)
+
+
+def _no_mask(*_: Any, **__: Any) -> None:
+    return None

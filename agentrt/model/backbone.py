@@ -1,0 +1,109 @@
+"""The backbone: drives the stock transformers layers one by one over a packed step."""
+
+import threading
+from collections.abc import Mapping
+
+import torch
+from transformers import PreTrainedModel
+
+from agentrt.cache.layout import Layout
+from agentrt.cache.plane import Plane
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.attention import NAME, register
+from agentrt.model.context import StepContext
+from agentrt.model.lowrank import ATTENTION, MLP, Site
+from agentrt.model.peft_folder import ProjectionShape
+from agentrt.model.projections import AdaptedLinear
+from agentrt.step import Step
+
+
+class Backbone:
+    """A frozen causal LM whose linear layers take per-row adapters and whose attention reads our planes.
+
+    Takes the model over: its projections are wrapped in place. Several engines may share one backbone and
+    take turns; `run` is serialised.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, content_hash: str = "", names: tuple[str, ...] = ()) -> None:
+        register()
+        model.set_attn_implementation(NAME)
+        self.model = model
+        self.content_hash = content_hash
+        config = model.config
+        self.num_layers = int(config.num_hidden_layers)
+        self.num_kv_heads = int(config.num_key_value_heads)
+        self.head_dim = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        self.max_positions = int(config.max_position_embeddings)
+        self.vocab_size = int(config.vocab_size)
+        self.names = names or (str(model.name_or_path),)
+        self.dtype = next(model.parameters()).dtype
+        self.device = next(model.parameters()).device
+        self.shapes: dict[Site, ProjectionShape] = {}
+        self._context = StepContext()
+        self._lock = threading.Lock()
+        self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
+        self._wrap()
+
+    def layout(self, adapters: AdapterSet, lr_dtype: torch.dtype | None = None) -> Layout:
+        """What schemes need to declare planes; `lr_dtype` None = the model's own."""
+        return Layout(
+            num_layers=self.num_layers,
+            num_kv_heads=self.num_kv_heads,
+            head_dim=self.head_dim,
+            dtype=self.dtype,
+            lr_dtype=lr_dtype or self.dtype,
+            ranks=adapters.ranks,
+            key_adapted=adapters.key_adapted,
+            shared_value_a=adapters.shared_value_a,
+        )
+
+    @torch.inference_mode()
+    def run(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
+        """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None)."""
+        with self._lock:
+            self._context.fill(step, planes, adapters)
+            ids = [token for each in step.passes for token in each.token_ids]
+            positions = [pos for each in step.passes for pos in range(each.start, each.end)]
+            hidden = self._layers(
+                torch.tensor([ids], device=self.device), torch.tensor([positions], device=self.device)
+            )
+            return self._logits(step, hidden)
+
+    def _layers(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        hidden = self._stack.embed_tokens(ids)
+        rotary = self._stack.rotary_emb(hidden, position_ids=positions)
+        for layer in self._stack.layers:
+            hidden = layer(
+                hidden,
+                attention_mask=None,
+                position_ids=positions,
+                position_embeddings=rotary,
+                step=self._context,
+            )
+        return hidden[0]  # type: ignore[no-any-return]
+
+    def _logits(self, step: Step, hidden: torch.Tensor) -> list[torch.Tensor | None]:
+        rows: list[int] = []
+        counts = []
+        start = 0
+        for each in step.passes:
+            end = start + len(each)
+            wanted = {"none": range(0), "last": range(end - 1, end), "all": range(start, end)}[each.logits]
+            rows.extend(wanted)
+            counts.append(len(wanted))
+            start = end
+        if not rows:
+            return [None] * len(counts)
+        logits = self.model.lm_head(self._stack.norm(hidden[rows]))
+        return [part if len(part) else None for part in logits.split(counts)]
+
+    def _wrap(self) -> None:
+        for index, layer in enumerate(self._stack.layers):
+            for parent, names in ((layer.self_attn, ATTENTION), (layer.mlp, MLP)):
+                for name in names:
+                    base = getattr(parent, name)
+                    if isinstance(base, AdaptedLinear):
+                        raise ValueError("this model already belongs to a Backbone; share that one instead")
+                    site = Site(index, name)
+                    self.shapes[site] = ProjectionShape(base.in_features, base.out_features)
+                    setattr(parent, name, AdaptedLinear(base, site, self._context))

@@ -1,0 +1,47 @@
+"""Low-rank weights by adapter, layer and projection: the one place where peft's orientation is flipped."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import torch
+
+ATTENTION: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
+MLP: Final = ("gate_proj", "up_proj", "down_proj")
+PROJECTIONS: Final = (*ATTENTION, *MLP)
+
+
+class Site(NamedTuple):
+    """A projection of one layer."""
+
+    layer: int
+    projection: str
+
+
+class LowRank(NamedTuple):
+    """y += (x @ down) @ up. `down` is the papers' A, `up` is scaling * B: scaling is applied here and nowhere else."""
+
+    down: torch.Tensor  # [d_in, r]
+    up: torch.Tensor  # [r, d_out]
+
+    @property
+    def rank(self) -> int:
+        return self.down.shape[1]
+
+
+def from_peft(lora_a: torch.Tensor, lora_b: torch.Tensor, scaling: float) -> LowRank:
+    """peft stores A [r, d_in] and B [d_out, r]."""
+    return LowRank(lora_a.t().contiguous(), (scaling * lora_b.float()).to(lora_b.dtype).t().contiguous())
+
+
+def pad_rank(weights: LowRank | None, rank: int, like: LowRank) -> LowRank:
+    """The same map with `rank` columns (zeros added); None counts as the zero map, shaped as `like`."""
+    down = like.down.new_zeros(like.down.shape[0], rank)
+    up = like.up.new_zeros(rank, like.up.shape[1])
+    if weights is not None:
+        down[:, : weights.rank], up[: weights.rank] = weights.down, weights.up
+    return LowRank(down, up)
+
+
+def value_rank(weights: Mapping[Site, LowRank]) -> int:
+    """The widest v_proj term over all layers: the width of the adapter's column."""
+    return max((w.rank for site, w in weights.items() if site.projection == "v_proj"), default=0)

@@ -1,0 +1,157 @@
+"""Reads one peft LoRA folder: validates the configuration, refuses what it cannot serve exactly, and says why."""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+from peft.utils.other import get_pattern_key
+from safetensors.torch import load_file
+
+from agentrt.errors import AdapterError
+from agentrt.model.lowrank import PROJECTIONS, LowRank, Site, from_peft
+
+_REFUSED: Final = {
+    "use_dora": "DoRA rescales the base weights per adapter; retrain with use_dora=False",
+    "lora_bias": "a bias on B is not cached; retrain with lora_bias=False",
+    "modules_to_save": "fully trained modules differ per adapter; retrain without modules_to_save",
+    "trainable_token_indices": "trained embeddings differ per adapter; retrain without trainable_token_indices",
+    "alora_invocation_tokens": "activated LoRA needs the scheme `alora`",
+    "layer_replication": "replicated layers change the backbone; retrain without layer_replication",
+    "target_parameters": "LoRA on raw parameters is not supported; target the linear modules instead",
+    "fan_in_fan_out": "transposed (Conv1D) weights are not supported; retrain with fan_in_fan_out=False",
+    "use_qalora": "QA-LoRA pools its input; retrain as plain LoRA",
+    "use_bdlora": "block-diagonal LoRA is not supported; retrain as plain LoRA",
+    "arrow_config": "Arrow routes between adapters; load its adapters as roles of their own",
+    "velora_config": "VeLoRA is not supported; retrain as plain LoRA",
+    "monteclora_config": "MonteCLoRA is not supported; retrain as plain LoRA",
+    "kasa_config": "KaSA is not supported; retrain as plain LoRA",
+    "megatron_config": "Megatron-sharded adapters are not supported; convert to plain LoRA",
+}
+_BASE_CHANGING_INIT: Final = ("pissa", "olora", "corda", "loftq", "lora_ga", "mica")
+_KEY: Final = re.compile(
+    r"(?:base_model\.model\.)?(?P<path>(?:.*\.)?layers\.(?P<layer>\d+)\.(?:self_attn|mlp)\.(?P<projection>\w+))"
+    r"\.lora_(?P<matrix>[AB])\.weight"
+)
+
+
+class ProjectionShape(NamedTuple):
+    d_in: int
+    d_out: int
+
+
+@dataclass(frozen=True)
+class AdapterFile:
+    """One adapter's weights and the hash of their content (weights, ranks and scalings; no names, no paths)."""
+
+    weights: Mapping[Site, LowRank]
+    content_hash: str
+    base_name: str | None
+
+
+def read_adapter(
+    name: str,
+    folder: Path,
+    shapes: Mapping[Site, ProjectionShape],
+    *,
+    base_names: Collection[str],
+    dtype: torch.dtype,
+    device: torch.device | str = "cpu",
+) -> AdapterFile:
+    """Load the peft folder of adapter `name`; `shapes` are the backbone's projections.
+
+    Raises AdapterError naming the adapter, the feature and the fix.
+    """
+
+    def refuse(what: str) -> AdapterError:
+        return AdapterError(f"adapter {name!r} ({folder}): {what}")
+
+    config = _read_config(folder, refuse)
+    base_name = config.get("base_model_name_or_path")
+    if base_name and not any(_same_base(base_name, known) for known in base_names):
+        raise refuse(f"trained for base model {base_name!r}, the backbone is {sorted(base_names)[0]!r}; load that base")
+    tensors = _read_tensors(folder, refuse)
+    pairs: dict[Site, dict[str, torch.Tensor]] = {}
+    paths: dict[Site, str] = {}
+    for key, tensor in tensors.items():
+        match = _KEY.fullmatch(key)
+        if match is None or match["projection"] not in PROJECTIONS:
+            raise refuse(f"tensor {key!r} is not LoRA on one of {', '.join(PROJECTIONS)}; retrain with those targets")
+        site = Site(int(match["layer"]), match["projection"])
+        pairs.setdefault(site, {})[match["matrix"]] = tensor
+        paths[site] = match["path"]
+    digest = hashlib.sha256()
+    weights = {}
+    for site in sorted(pairs):
+        pair = pairs[site]
+        where = f"layer {site.layer} {site.projection}"
+        if site not in shapes:
+            raise refuse(f"{where} does not exist in the backbone, which has {_num_layers(shapes)} layers")
+        if pair.keys() != {"A", "B"}:
+            raise refuse(f"{where} has only lora_{next(iter(pair))}; the file is damaged, save the adapter again")
+        lora_a, lora_b = pair["A"], pair["B"]
+        found = (lora_a.shape[1], lora_b.shape[0], lora_a.shape[0] == lora_b.shape[1])
+        if found != (*shapes[site], True):
+            raise refuse(
+                f"{where} has A {list(lora_a.shape)} and B {list(lora_b.shape)}, the backbone maps "
+                f"{shapes[site].d_in} to {shapes[site].d_out}; it belongs to another base model"
+            )
+        scaling = _scaling(config, paths[site], lora_a.shape[0])
+        digest.update(f"{site.layer}.{site.projection}:{scaling!r}:{tuple(lora_a.shape)}".encode())
+        for matrix in (lora_a, lora_b):
+            digest.update(matrix.float().contiguous().numpy().tobytes())
+        weights[site] = from_peft(lora_a.to(device, dtype), lora_b.to(device, dtype), scaling)
+    return AdapterFile(weights, digest.hexdigest(), base_name)
+
+
+def _read_config(folder: Path, refuse: Any) -> dict[str, Any]:
+    path = folder / "adapter_config.json"
+    if not path.is_file():
+        raise refuse("no adapter_config.json there; give the folder that peft's save_pretrained wrote")
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise refuse(f"adapter_config.json is not JSON ({error}); save the adapter again") from None
+    kind = config.get("peft_type", "LORA")
+    if kind != "LORA":
+        raise refuse(f"peft type {kind} is not supported; train a plain LoRA adapter")
+    for feature, reason in _REFUSED.items():
+        if config.get(feature):
+            raise refuse(f"{feature}: {reason}")
+    if config.get("bias", "none") != "none":
+        raise refuse(f"bias={config['bias']!r}: trained biases differ per adapter; retrain with bias='none'")
+    init = config.get("init_lora_weights")
+    if isinstance(init, str) and init.startswith(_BASE_CHANGING_INIT):
+        raise refuse(f"init_lora_weights={init!r} changes the base weights; convert it to plain LoRA with peft first")
+    return config
+
+
+def _read_tensors(folder: Path, refuse: Any) -> dict[str, torch.Tensor]:
+    path = folder / "adapter_model.safetensors"
+    if not path.is_file():
+        raise refuse("no adapter_model.safetensors there; save the adapter with safe_serialization")
+    try:
+        return load_file(path)
+    except Exception as error:  # safetensors raises a bare Exception subclass of its own
+        raise refuse(f"adapter_model.safetensors cannot be read ({error}); copy or save it again") from None
+
+
+def _scaling(config: Mapping[str, Any], module_path: str, rank: int) -> float:
+    """alpha / r, or alpha / sqrt(r) with rsLoRA; alpha and r by peft's own pattern rule, per layer."""
+    patterns = config.get("alpha_pattern") or {}
+    alpha = patterns.get(get_pattern_key(list(patterns), module_path), config.get("lora_alpha", 8))
+    return float(alpha) / (math.sqrt(rank) if config.get("use_rslora") else rank)
+
+
+def _same_base(trained_for: str, known: str) -> bool:
+    """Hub ids compare whole; of local folders only the last part can be compared."""
+    return trained_for == known or Path(trained_for).name.lower() == Path(known).name.lower()
+
+
+def _num_layers(shapes: Mapping[Site, ProjectionShape]) -> int:
+    return 1 + max(site.layer for site in shapes)

@@ -1,0 +1,175 @@
+"""What happens in an episode, as typed events: the same objects in Python, in `events.jsonl` and in `--json`.
+
+Every event is one JSON object whose "event" key names its class. Times are seconds, sizes bytes.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
+
+from agentrt.config.flow import Emits
+from agentrt.runtime.ports import FinishReason
+
+SCHEMA_VERSION: Final = 1
+"""Raised when a key changes its meaning or goes; new keys do not raise it."""
+
+Status = Literal[
+    "finished",
+    "loop",
+    "limit:steps",
+    "limit:context",
+    "limit:time",
+    "limit:tool_errors",
+    "cancelled",
+    "failed",
+]
+"""How an episode ended; only "finished" is an answer the team stands by."""
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class TurnFacts(_Event):
+    """What one turn cost (see `agentrt.runtime.ports.TurnUsage`)."""
+
+    context_tokens: int
+    reused_tokens: int
+    recomputed_tokens: int
+    generated_tokens: int
+    ttft_s: float
+    submit_to_first_token_s: float
+    decode_tokens_per_s: float
+    kv_bytes: int
+
+
+class RoleUsage(_Event):
+    """A role's turns of one episode added up; TTFT is the mean, KV bytes the peak."""
+
+    turns: int = 0
+    reused_tokens: int = 0
+    recomputed_tokens: int = 0
+    generated_tokens: int = 0
+    ttft_s: float = 0.0
+    decode_tokens_per_s: float = 0.0
+    kv_bytes: int = 0
+
+
+class Timing(_Event):
+    """Wall-clock seconds of the episode, of its turns and of its tool calls."""
+
+    total_s: float
+    turns_s: float
+    tools_s: float
+
+
+class RunStarted(_Event):
+    event: Literal["run_started"] = "run_started"
+    run_id: str
+    question: str
+    team: str
+    scheme: str
+    seed: int
+    schema_version: int = SCHEMA_VERSION
+
+
+class TurnStarted(_Event):
+    event: Literal["turn_started"] = "turn_started"
+    turn: int
+    step: int
+    node: str
+    role: str
+    emits: Emits
+
+
+class Token(_Event):
+    """One sampled token. `text` is what became readable with it: empty inside a character of several tokens."""
+
+    event: Literal["token"] = "token"
+    turn: int
+    token_id: int
+    text: str
+
+
+class TurnFinished(_Event):
+    event: Literal["turn_finished"] = "turn_finished"
+    turn: int
+    step: int
+    node: str
+    role: str
+    emits: Emits
+    text: str
+    finish_reason: FinishReason
+    constrained: bool
+    mean_logprob: float | None
+    """Of the field's tokens, under the model's own distribution; None for an empty field."""
+    usage: TurnFacts
+
+
+class ToolCalled(_Event):
+    event: Literal["tool_called"] = "tool_called"
+    step: int
+    action: str
+    tool: str
+    argument: str
+
+
+class ToolFinished(_Event):
+    """`text` is the observation as the model reads it. `miss`: the model was told that nothing was found.
+    `failure`: the kind of a tool failure and `error` what it said, None if the tool did its work. `attempts` is 0
+    where no tool was called, because the action was malformed."""
+
+    event: Literal["tool_finished"] = "tool_finished"
+    step: int
+    action: str
+    tool: str
+    text: str
+    miss: bool
+    failure: str | None
+    error: str | None
+    attempts: int
+    seconds: float
+    facts: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class RunFinished(_Event):
+    """The last event of an episode; `score` is there only where a gold answer is known."""
+
+    event: Literal["run_finished"] = "run_finished"
+    status: Status
+    answer: str | None
+    score: dict[str, JsonValue] | None = None
+    steps: int
+    usage: dict[str, RoleUsage]
+    timing: Timing
+    tool_health: dict[str, JsonValue]
+    run_id: str
+    seed: int
+    scheme: str
+    answer_logprob: float | None = None
+    """Mean log-probability of the tokens of the answer's field: how sure the model was of its own words."""
+    parse_failures: int = 0
+    """Arguments that did not end by themselves."""
+    error: str | None = None
+
+
+Event = Annotated[
+    RunStarted | TurnStarted | Token | TurnFinished | ToolCalled | ToolFinished | RunFinished,
+    Field(discriminator="event"),
+]
+
+_ADAPTER: Final[TypeAdapter[Event]] = TypeAdapter(Event)
+
+
+def parse_event(line: str | bytes | Mapping[str, JsonValue]) -> Event:
+    """Read an event back from its JSON line or object. Raises pydantic's ValidationError (a ValueError)."""
+    if isinstance(line, str | bytes):
+        return _ADAPTER.validate_json(line)
+    return _ADAPTER.validate_python(line)
+
+
+def to_json(event: BaseModel) -> str:
+    """One line of JSON. A score that is not known is left out."""
+    left_out = {"score"} if isinstance(event, RunFinished) and event.score is None else None
+    return event.model_dump_json(exclude=left_out)

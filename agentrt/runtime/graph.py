@@ -1,0 +1,76 @@
+"""A team's flow as a LangGraph StateGraph: one graph node per node of the team file, under the same name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.graph import END as GRAPH_END
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from agentrt.config.team import END, RoleNode, Team
+from agentrt.runtime.role_node import role_node
+from agentrt.runtime.state import EpisodeState, RunContext
+from agentrt.runtime.tool_node import tool_node
+
+Graph = CompiledStateGraph[EpisodeState, RunContext, EpisodeState, EpisodeState]
+
+
+def compile_graph(team: Team) -> Graph:
+    """The team's flow, ready to run with a RunContext."""
+    graph: StateGraph[EpisodeState, RunContext, EpisodeState, EpisodeState]
+    graph = StateGraph(EpisodeState, context_schema=RunContext)
+    for name, node in team.flow.nodes.items():
+        if isinstance(node, RoleNode):
+            argue, starts_step = arguers(team, node), leads_to_action(team, name)
+            run = role_node(name, node, team, argue, starts_step=starts_step)
+        else:
+            run = tool_node(team)
+        graph.add_node(name, run)
+        targets = [_graph_name(target) for target in dict.fromkeys(node.targets())]
+        graph.add_conditional_edges(name, _router(node), [*targets, GRAPH_END])
+    graph.add_edge(START, team.flow.start)
+    return graph.compile()
+
+
+def arguers(team: Team, node: RoleNode) -> Mapping[str, RoleNode]:
+    """Action -> the node that writes its argument next, of the actions that `node` may choose."""
+    if node.emits != "action" or not isinstance(node.choices, tuple):
+        return {}
+    following = {action: team.flow.nodes.get(node.follow(action)) for action in node.choices}
+    return {
+        action: after
+        for action, after in following.items()
+        if isinstance(after, RoleNode) and after.emits == "argument"
+    }
+
+
+def leads_to_action(team: Team, name: str) -> bool:
+    """Whether an action is certain to be chosen next: the node emits one, or only thoughts come before it."""
+    passed: set[str] = set()
+    while name not in passed:
+        passed.add(name)
+        node = team.flow.nodes.get(name)
+        if not isinstance(node, RoleNode):
+            return False
+        if node.emits != "thought" or not isinstance(node.next, str):
+            return node.emits == "action"
+        name = node.next
+    return False
+
+
+def _router(node: Any) -> Any:
+    """Where the flow goes on: to the end once there is a status, else by the value that decides."""
+
+    def route(state: EpisodeState) -> str:
+        if state["status"]:
+            return GRAPH_END
+        if not isinstance(node, RoleNode):
+            return _graph_name(node.next)
+        decisive = state["verdicts"][-1] if node.emits == "verdict" else state["action"]
+        return _graph_name(node.follow(decisive))
+
+    return route
+
+
+def _graph_name(name: str) -> str:
+    return GRAPH_END if name == END else name

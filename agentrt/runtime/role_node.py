@@ -1,0 +1,165 @@
+"""The node of a flow in which a role writes one field.
+
+It reads the state, works with the run's context, and returns what it changes. A limit is a `status`, never an
+exception; whatever was written before it stays.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from langgraph.runtime import Runtime
+
+from agentrt.config.team import RoleNode, Team
+from agentrt.runtime.actions import ParseFailure, parse_strict
+from agentrt.runtime.constraints import ChoiceConstraint, FieldConstraint
+from agentrt.runtime.dialect import Renderer
+from agentrt.runtime.events import RoleUsage, TurnFinished, TurnStarted
+from agentrt.runtime.fields import argument_constraint, offered
+from agentrt.runtime.limits import loops, out_of_room, out_of_steps, out_of_time
+from agentrt.runtime.state import EpisodeState, RunContext, SpanRecord
+from agentrt.runtime.turns import Written, add_turn, sampling_for, turn_facts, turn_seed, write
+
+
+class NodeFunction(Protocol):
+    """What LangGraph calls: it passes the whole state, and takes back what changed."""
+
+    def __call__(self, state: EpisodeState, *, runtime: Runtime[RunContext]) -> EpisodeState: ...
+
+
+class Segment(NamedTuple):
+    kind: str
+    token_ids: list[int]
+
+
+def role_node(
+    name: str, node: RoleNode, team: Team, argue: Mapping[str, RoleNode], *, starts_step: bool
+) -> NodeFunction:
+    """The function of a role node.
+
+    `argue`: which node writes the argument of each action that this one may choose. `starts_step`: whether the
+    node leads to the next action, so that it does not run once the steps are used up.
+    """
+    role, adapter = team.roles[node.role], team.adapter_name(node.role)
+    budget = node.max_new_tokens or role.sampling.max_new_tokens
+
+    def run(state: EpisodeState, runtime: Runtime[RunContext]) -> EpisodeState:
+        context, turn = runtime.context, state["turns"] + 1
+        status = out_of_time(context) or (out_of_steps(team.limits, state["steps"]) if starts_step else None)
+        if status:
+            return {"status": status}
+        constraint = _constraint(context.renderer, node, argue, state, budget)
+        sampling = sampling_for(
+            role.sampling,
+            context.renderer,
+            node.emits,
+            constraint,
+            max_new_tokens=budget,
+            seed=turn_seed(context.seed, state["question"], turn),
+        )
+        segments = lead_in(context.renderer, node, role.instruction, state)
+        needed = sum(len(segment.token_ids) for segment in segments) + sampling.max_new_tokens
+        if status := out_of_room(context, needed):
+            return {"status": status}
+
+        step = state["steps"] + starts_step
+        context.emit(TurnStarted(turn=turn, step=step, node=name, role=node.role, emits=node.emits))
+        started = time.monotonic()
+        spans = [
+            span for kind, token_ids in segments for span in context.append(token_ids, author="runtime", kind=kind)
+        ]
+        written = write(context, adapter, node.emits, sampling, constraint, turn)
+        if written is None:
+            return {"status": out_of_time(context) or "cancelled", "spans": spans}
+        facts = turn_facts(written.result)
+        context.emit(
+            TurnFinished(
+                turn=turn,
+                step=step,
+                node=name,
+                role=node.role,
+                emits=node.emits,
+                text=written.field.text,
+                finish_reason=written.result.finish_reason,
+                constrained=constraint is not None,
+                mean_logprob=written.mean_logprob,
+                usage=facts,
+            )
+        )
+        spans.append(_generated(context.renderer, node, adapter, written))
+        if not written.field.closed and not written.field.tail:
+            spans += context.append(context.renderer.closing(node.emits), author="runtime", kind="end")
+        usage = RoleUsage.model_validate(state["usage"].get(node.role, {}))
+        return {
+            "spans": spans,
+            "role": node.role,
+            "field": node.emits,
+            "tail": written.field.tail,
+            "turns": turn,
+            "turns_s": state["turns_s"] + time.monotonic() - started,
+            "usage": {**state["usage"], node.role: add_turn(usage, facts).model_dump()},
+            **_outcome(context, team, node, state, written),
+        }
+
+    return run
+
+
+def lead_in(renderer: Renderer, node: RoleNode, instruction: str | None, state: EpisodeState) -> list[Segment]:
+    """The context before a field: the end of the line before, the role's instruction if it takes over, the label."""
+    takes_over = instruction is not None and state["role"] != node.role
+    if node.emits == "argument" and state["field"] == "action" and not takes_over:
+        return [Segment("label", renderer.label("argument", state["tail"]))]
+    segments = []
+    if state["field"]:
+        segments.append(Segment("end", renderer.after(state["field"], state["tail"])))
+    if instruction is not None and takes_over:
+        segments.append(Segment("instruction", renderer.instruction(instruction)))
+    if node.emits == "argument":
+        segments.append(Segment("label", renderer.restated(state["action"])))
+    return [*segments, Segment("label", renderer.label(node.emits))]
+
+
+def _constraint(
+    renderer: Renderer, node: RoleNode, argue: Mapping[str, RoleNode], state: EpisodeState, budget: int
+) -> FieldConstraint | None:
+    match node.emits:
+        case "thought":
+            return None
+        case "argument":
+            return argument_constraint(renderer, node, state, budget)
+        case "action" | "verdict":
+            return ChoiceConstraint(renderer, node.emits, offered(node, argue, state))
+
+
+def _generated(renderer: Renderer, node: RoleNode, adapter: str, written: Written) -> SpanRecord:
+    token_ids = list(written.result.token_ids)
+    text = renderer.tokenizer.decode(token_ids)
+    return SpanRecord(author=node.role, kind=node.emits, path=adapter, text=text, token_ids=token_ids)
+
+
+def _outcome(context: RunContext, team: Team, node: RoleNode, state: EpisodeState, written: Written) -> EpisodeState:
+    """What the field means for the episode."""
+    text = written.field.text
+    match node.emits:
+        case "thought":
+            return {}
+        case "action":
+            return {"action": text, "argument": "", "refusal": "", "steps": state["steps"] + 1}
+        case "verdict":
+            return {"verdicts": [text]}
+        case "argument":
+            d, action = team.dialect, state["action"]
+            parsed = parse_strict(f"{action}{d.open}{text}{d.close if written.field.closed else ''}", d)
+            failed = isinstance(parsed, ParseFailure)
+            outcome: EpisodeState = {
+                "argument": text,
+                "refusal": parsed.reason if isinstance(parsed, ParseFailure) else "",
+                "parse_failures": state["parse_failures"] + failed,
+            }
+            if action in context.tools:
+                return outcome
+            answer = [action, text, ""]
+            outcome |= {"answer": text, "answer_logprob": written.mean_logprob, "calls": [answer]}
+            if status := loops(team.limits, [*state["calls"], answer], answer):
+                outcome["status"] = status
+            return outcome

@@ -1,0 +1,112 @@
+"""The node of a flow that calls the tool of the chosen action and appends its observation."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from langgraph.runtime import Runtime
+
+from agentrt.config.team import Team
+from agentrt.runtime.events import ToolCalled, ToolFinished
+from agentrt.runtime.limits import loops, out_of_time, tools_fail
+from agentrt.runtime.role_node import NodeFunction
+from agentrt.runtime.state import EpisodeState, RunContext
+from agentrt_tools import LINKS, Json, ToolCall, ToolHealth, clip, neutralise
+
+
+class Outcome(NamedTuple):
+    """What the model is told, and what the log and the state keep. `call` is None where no tool was called."""
+
+    text: str
+    call: ToolCall | None
+    titles: tuple[str, ...] = ()
+
+
+def tool_node(team: Team) -> NodeFunction:
+    """The function of a tool node. A tool that fails is counted, shown to the model, and never silent."""
+
+    def run(state: EpisodeState, runtime: Runtime[RunContext]) -> EpisodeState:
+        context = runtime.context
+        if status := out_of_time(context):
+            return {"status": status}
+        action = state["action"]
+        outcome = _call(context, state)
+        if outcome is None:
+            return {"status": out_of_time(context) or "cancelled"}
+        text = _observation(context, outcome.text)
+        context.emit(_finished(context, state, outcome, text))
+
+        spans = context.append(context.renderer.observation(text, state["tail"]), author=action, kind="observation")
+        call = [action, state["argument"], text]
+        health = ToolHealth.from_json(state["tool_health"])
+        changes: EpisodeState = {
+            "spans": spans,
+            "observations": [text],
+            "calls": [call],
+            "field": "",
+            "tail": "",
+            "titles": _seen(state["titles"], outcome.titles, text),
+        }
+        if outcome.call is not None:
+            health = health + outcome.call.health
+            changes["tool_health"] = health.to_json()
+            changes["tools_s"] = state["tools_s"] + outcome.call.elapsed_s
+            if outcome.call.result is not None:
+                changes["tool_state"] = dict(outcome.call.result.state)
+        stopped = tools_fail(team.limits, health.failed) or loops(team.limits, [*state["calls"], call], call)
+        if status := out_of_time(context) or stopped:
+            changes["status"] = status
+        return changes
+
+    return run
+
+
+def _call(context: RunContext, state: EpisodeState) -> Outcome | None:
+    """None if the run was cancelled, or ran out of time, while the tool worked."""
+    action, argument = state["action"], state["argument"]
+    if state["refusal"]:
+        return Outcome(f"Invalid action: {state['refusal']}.", None)
+    if action not in context.tools:
+        return Outcome(f"{action} is no tool.", None)
+    tool = context.tools[action]
+    context.emit(ToolCalled(step=state["steps"], action=action, tool=tool.name, argument=argument))
+    call = context.tools.call(
+        action, argument, state["tool_state"], state["question"], stop=lambda: out_of_time(context)
+    )
+    if call is None:
+        return None
+    if call.result is not None:
+        return Outcome(call.result.text, call, call.result.titles)
+    assert call.failure is not None
+    return Outcome(f"{action} failed ({call.failure.kind}). Try another action.", call)
+
+
+def _observation(context: RunContext, text: str) -> str:
+    """The text as the model reads it: one line, no forged labels, within the token budget."""
+    d, tokenizer = context.team.dialect, context.renderer.tokenizer
+    text = neutralise(text, (d.question, d.thought, d.action, d.observation))
+    limit = context.team.limits.max_observation_tokens
+    return clip(text, limit, lambda part: len(tokenizer.encode(part)), keep_from=LINKS)
+
+
+def _finished(context: RunContext, state: EpisodeState, outcome: Outcome, text: str) -> ToolFinished:
+    action, call = state["action"], outcome.call
+    result = call.result if call is not None else None
+    facts: Mapping[str, Json] = result.facts if result is not None else {}
+    failure = call.failure if call is not None else None
+    return ToolFinished(
+        step=state["steps"],
+        action=action,
+        tool=context.tools[action].name if action in context.tools else "",
+        text=text,
+        miss=call is None or (result is not None and result.miss),
+        failure=failure.kind if failure is not None else None,
+        error=str(failure) if failure is not None else None,
+        attempts=call.retries + 1 if call is not None else 0,
+        seconds=call.elapsed_s if call is not None else 0.0,
+        facts=dict(facts),
+    )
+
+
+def _seen(titles: list[str], new: tuple[str, ...], text: str) -> list[str]:
+    """`titles` and the new ones that the clipped observation still shows, each once."""
+    return list(dict.fromkeys([*titles, *(title for title in new if title in text)]))

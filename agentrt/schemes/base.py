@@ -1,0 +1,141 @@
+"""What every sharing scheme is: a frozen set of options, the planes it needs, and the passes of a turn."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self
+
+from agentrt.cache.layout import Layout
+from agentrt.cache.plane import PlaneSpec
+from agentrt.cache.store import CacheStore
+from agentrt.cache.tape import Tape, reserve
+from agentrt.errors import SchemeError
+from agentrt.step import Pass
+from agentrt.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class Scheme(ABC):
+    """A sharing policy. Subclasses add their options as fields and say what they share and hold."""
+
+    name: ClassVar[str]
+    shares: ClassVar[str]
+    recomputes: ClassVar[str]
+    holds: ClassVar[str]
+    source: ClassVar[str]
+
+    @abstractmethod
+    def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:
+        """The planes its sessions write."""
+
+    @abstractmethod
+    def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "SharingSession":
+        """The caches of one trajectory."""
+
+    @abstractmethod
+    def check(self, layout: Layout) -> None:
+        """Raise SchemeError where these adapters are not allowed."""
+
+    @classmethod
+    def option_names(cls) -> frozenset[str]:
+        return frozenset(field.name for field in fields(cls))
+
+    def options(self) -> dict[str, object]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def refuse_key_adapters(scheme: str, layout: Layout) -> None:
+    """Schemes that keep values factored do not keep keys factored yet."""
+    if layout.key_adapted:
+        names = ", ".join(sorted(layout.key_adapted))
+        raise SchemeError(
+            f"scheme {scheme!r}: adapter {names} targets k_proj, whose term this scheme cannot share; "
+            "use non_shared or full_shared, or adapters on q_proj and v_proj"
+        )
+
+
+class SharingSession(ABC):
+    """The caches of one trajectory under one scheme, as tapes by name; turns `begin`, `feed`, then `end` or `abort`.
+
+    A turn reserves every slot it may need in `begin`. The passes it returns must run in order (several may share a
+    step); the last one yields the logits of the turn's first token.
+    """
+
+    def __init__(self, store: CacheStore, trajectory: Trajectory) -> None:
+        self._store = store
+        self._trajectory = trajectory
+        self._tapes: dict[str, Tape] = {}
+        self._speaker = ""
+        self._before: dict[str, int] = {}
+
+    def begin(self, speaker: str, max_new_tokens: int) -> list[Pass]:
+        """Reserve a turn of `speaker` and return the passes before its first token.
+
+        Raises CacheFullError, holding nothing.
+        """
+        self._speaker = speaker
+        self._before = {name: tape.end for name, tape in self._tapes.items()}
+        last = len(self._trajectory) + max_new_tokens - 1  # the last sampled token is fed by the next turn
+        try:
+            reserve(self._store, [(tape, last) for tape in self._turn_tapes()])
+        except BaseException:
+            self.abort()
+            raise
+        return self._advance()
+
+    def feed(self) -> list[Pass]:
+        """The passes that process what the trajectory has gained, one sampled token."""
+        return self._advance()
+
+    def end(self) -> Sequence[Pass]:
+        """Commit the turn, free what it did not use, and return the passes that must run before the next turn."""
+        for tape in self._tapes.values():
+            tape.trim()
+        return ()
+
+    def abort(self) -> None:
+        """Put every tape back to where `begin` found it."""
+        for name in list(self._tapes):
+            if name in self._before:
+                self._tapes[name].crop(self._before[name])
+            else:
+                self._tapes.pop(name).close()
+
+    def crop(self, length: int) -> None:
+        """Forget positions from `length` on. Only between turns."""
+        for tape in self._tapes.values():
+            tape.crop(length)
+
+    def fork(self, trajectory: Trajectory) -> Self:
+        """A second session over the same slots. Only between turns, with no pass outstanding."""
+        twin = self._empty(trajectory)
+        twin._tapes = {name: tape.fork() for name, tape in self._tapes.items()}
+        return twin
+
+    def close(self) -> None:
+        for tape in self._tapes.values():
+            tape.close()
+
+    @property
+    def tapes(self) -> Mapping[str, Tape]:
+        return self._tapes
+
+    @abstractmethod
+    def _empty(self, trajectory: Trajectory) -> Self:
+        """A session of the same scheme without tapes."""
+
+    @abstractmethod
+    def _turn_tapes(self) -> list[Tape]:
+        """The tapes a turn of the current speaker writes, to be reserved up to its last token."""
+
+    @abstractmethod
+    def _advance(self) -> list[Pass]:
+        """Passes that bring the caches up to the end of the trajectory; the last one yields logits."""
+
+    def _tape(self, name: str, plane: str, start: int = 0) -> Tape:
+        if name not in self._tapes:
+            self._tapes[name] = Tape(self._store, plane, start)
+        return self._tapes[name]
+
+    def _ids(self, start: int, end: int) -> tuple[int, ...]:
+        return tuple(self._trajectory.token_ids[start:end])

@@ -1,0 +1,85 @@
+"""Recorded trajectories, and what one role learns from them. Integers only: no text, no model."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from agentrt.errors import DataError
+
+
+class RecordedSpan(NamedTuple):
+    """Tokens `[start, end)` of one author and kind. `taught` is False where the author erred on purpose."""
+
+    start: int
+    end: int
+    author: str
+    kind: str
+    taught: bool = True
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One finished episode as the runtime left it. `question_id` decides which side of the held-out split it is on."""
+
+    id: str
+    question_id: str
+    token_ids: tuple[int, ...]
+    spans: tuple[RecordedSpan, ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A token sequence and the positions whose token is learnt; a target at `p` is predicted from position `p - 1`."""
+
+    id: str
+    question_id: str
+    token_ids: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
+def role_example(recorded: Recorded, role: str) -> Example | None:
+    """What `role` learns: its own taught fields, given everything before; None where it wrote nothing.
+
+    The sequence ends with the last target: nothing after it could matter.
+    """
+    targets = tuple(
+        position
+        for span in recorded.spans
+        if span.author == role and span.taught
+        for position in range(max(span.start, 1), span.end)
+    )
+    if not targets:
+        return None
+    return Example(recorded.id, recorded.question_id, recorded.token_ids[: targets[-1] + 1], targets)
+
+
+def write_recorded(path: Path, trajectories: Iterable[Recorded]) -> None:
+    """One JSON object a line, keys sorted: equal trajectories give equal bytes."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for one in trajectories:
+            row = {
+                "id": one.id,
+                "question_id": one.question_id,
+                "token_ids": one.token_ids,
+                "spans": one.spans,
+            }
+            file.write(json.dumps(row, sort_keys=True) + "\n")
+
+
+def read_recorded(path: Path) -> Iterator[Recorded]:
+    """Raises DataError with file:line for a row that is not a recorded trajectory."""
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+                spans = tuple(RecordedSpan(*span) for span in row["spans"])
+                recorded = Recorded(row["id"], row["question_id"], tuple(row["token_ids"]), spans)
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    f"{path.name}:{number}: not a recorded trajectory ({error!r}); derive it again"
+                ) from error
+            if any(not 0 <= span.start <= span.end <= len(recorded.token_ids) for span in spans):
+                raise DataError(f"{path.name}:{number}: a span lies outside its {len(recorded.token_ids)} tokens")
+            yield recorded

@@ -1,0 +1,221 @@
+"""Trains one adapter on one role's examples. Knows no text, no runtime and no peft."""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from agentrt.errors import DataError, UsageError
+from agentrt.training.batches import collate, shuffled_steps, split_by_tokens
+from agentrt.training.examples import Example
+from agentrt.training.settings import TrainSettings
+
+
+class Learner(Protocol):
+    """What is trained: `agentrt.model.trainable.TrainableAdapter`."""
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]: ...
+
+    def logits(self, token_ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor: ...
+
+
+class StepFacts(NamedTuple):
+    """One optimiser step: mean loss per target in nats, and how far training has come (0 to 1)."""
+
+    step: int
+    total_steps: int
+    loss: float
+    learning_rate: float
+    grad_norm: float
+    tokens: int
+    seconds: float
+    progress: float
+
+
+class Score(NamedTuple):
+    """Mean loss per target in nats, and the share of targets that greedy decoding would hit."""
+
+    loss: float
+    accuracy: float
+
+
+@dataclass
+class TrainResult:
+    """`first_loss` and `last_loss` are means over (at most) the first and last twenty steps."""
+
+    steps: int = 0
+    tokens: int = 0
+    targets: int = 0
+    seconds: float = 0.0
+    losses: list[float] = field(default_factory=list)
+    held_out_before: Score | None = None
+    held_out: Score | None = None
+
+    @property
+    def first_loss(self) -> float:
+        return _mean(self.losses[:20])
+
+    @property
+    def last_loss(self) -> float:
+        return _mean(self.losses[-20:])
+
+
+def split_held_out(examples: Sequence[Example], settings: TrainSettings) -> tuple[list[Example], list[Example]]:
+    """(train, held out), by a hash of the question's id: all trajectories of a question are on one side."""
+    train: list[Example] = []
+    held: list[Example] = []
+    for example in examples:
+        digest = hashlib.sha256(example.question_id.encode()).digest()
+        share = int.from_bytes(digest[:8], "big") / 2**64
+        (held if share < settings.held_out else train).append(example)
+    return train, held[: settings.max_held_out]
+
+
+class Trainer:
+    """AdamW on the learner's parameters; every step ends with gradients zeroed, so it can stop after any."""
+
+    def __init__(self, learner: Learner, examples: Sequence[Example], settings: TrainSettings) -> None:
+        self._learner = learner
+        self._settings = settings
+        self._train, self._held = split_held_out(examples, settings)
+        if not self._train:
+            raise DataError(f"there is nothing to train on: {len(examples)} examples, all of them held out")
+        self._weights = learner.parameters
+        self._optimizer = torch.optim.AdamW(
+            self._weights.values(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0
+        )
+        self._order = shuffled_steps(len(self._train), settings.sequences_per_step, settings.seed)
+        self.result = TrainResult()
+
+    @property
+    def total_steps(self) -> int:
+        return self._settings.total_steps(len(self._train))
+
+    @property
+    def num_train(self) -> int:
+        return len(self._train)
+
+    @property
+    def num_held_out(self) -> int:
+        return len(self._held)
+
+    def run(
+        self,
+        report: Callable[[StepFacts], None] = lambda facts: None,
+        *,
+        checkpoint: Callable[[], None] = lambda: None,
+        checkpoint_every_s: float = 180.0,
+    ) -> TrainResult:
+        """Train to the end from wherever it stands. `checkpoint` is called now and then, between two steps."""
+        if self.result.held_out_before is None and self.result.steps == 0:
+            self.result.held_out_before = self.evaluate()
+        saved = time.monotonic()
+        while (progress := self._progress()) < 1.0:
+            report(self._step(progress))
+            if time.monotonic() - saved >= checkpoint_every_s:
+                checkpoint()
+                saved = time.monotonic()
+        self.result.held_out = self.evaluate()
+        return self.result
+
+    @torch.no_grad()
+    def evaluate(self) -> Score | None:
+        """Score on the held-out examples; None if there are none."""
+        loss, hits, targets = 0.0, 0, 0
+        for group in split_by_tokens(self._held, self._settings.max_batch_tokens):
+            batch = collate(group)
+            logits = self._learner.logits(batch.token_ids, batch.rows)
+            loss += float(F.cross_entropy(logits, batch.labels, reduction="sum"))
+            hits += int((logits.argmax(-1) == batch.labels).sum())
+            targets += len(batch.labels)
+        return Score(loss / targets, hits / targets) if targets else None
+
+    def save_state(self, path: Path) -> None:
+        """Write all that a resumed run needs; replaces the file in one go."""
+        temporary = path.with_suffix(".part")
+        state = {
+            "settings": self._settings_text(),
+            "data": self._data_hash(),
+            "weights": {name: weight.detach() for name, weight in self._weights.items()},
+            "optimizer": self._optimizer.state_dict(),
+            "result": json.dumps(asdict(self.result)),
+        }
+        torch.save(state, temporary)
+        os.replace(temporary, path)
+
+    def load_state(self, path: Path) -> None:
+        """Continue a saved run; it ends with the same weights as one that never stopped.
+
+        Raises UsageError if the settings or the examples are not those of the saved run.
+        """
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+        ours = {"settings": self._settings_text(), "data": self._data_hash()}
+        for what, now in ours.items():
+            if state[what] != now:
+                raise UsageError(f"{path.name} was written with other {what}; train anew, without --resume")
+        with torch.no_grad():
+            for name, weight in self._weights.items():
+                weight.copy_(state["weights"][name])
+        self._optimizer.load_state_dict(state["optimizer"])
+        saved = json.loads(state["result"])
+        for name in ("held_out_before", "held_out"):
+            saved[name] = Score(*saved[name]) if saved[name] is not None else None
+        self.result = TrainResult(**saved)
+        self._order = shuffled_steps(len(self._train), self._settings.sequences_per_step, self._settings.seed)
+        for _ in range(self.result.steps):
+            next(self._order)
+
+    def _progress(self) -> float:
+        done = self.result.steps / self.total_steps
+        if self._settings.max_minutes is None:
+            return done
+        return max(done, self.result.seconds / (60 * self._settings.max_minutes))
+
+    def _step(self, progress: float) -> StepFacts:
+        started = time.monotonic()
+        result, settings = self.result, self._settings
+        examples = [self._train[index] for index in next(self._order)]
+        targets = sum(len(example.targets) for example in examples)
+        rate = settings.rate(result.steps, progress)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        loss = 0.0
+        for part in split_by_tokens(examples, settings.max_batch_tokens):
+            batch = collate(part)
+            logits = self._learner.logits(batch.token_ids, batch.rows)
+            part_loss = F.cross_entropy(logits, batch.labels, reduction="sum") / targets
+            part_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            loss += float(part_loss.detach())
+        norm = float(nn.utils.clip_grad_norm_(self._weights.values(), settings.clip_norm))
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        seconds = time.monotonic() - started
+        tokens = sum(len(example.token_ids) for example in examples)
+        result.steps += 1
+        result.tokens += tokens
+        result.targets += targets
+        result.seconds += seconds
+        result.losses.append(loss)
+        return StepFacts(result.steps, self.total_steps, loss, rate, norm, tokens, seconds, self._progress())
+
+    def _settings_text(self) -> str:
+        return json.dumps(asdict(self._settings), sort_keys=True)
+
+    def _data_hash(self) -> str:
+        digest = hashlib.sha256()
+        for example in [*self._train, *self._held]:
+            digest.update(f"{example.id} {example.token_ids} {example.targets}\n".encode())
+        return digest.hexdigest()
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

@@ -1,0 +1,214 @@
+"""Reference of `lora_attention`: torch only, exact, and the path that CPUs run. The derivation is in README.md."""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+
+class KeyRun(NamedTuple):
+    """Cached keys and base values of positions `[start, start + T)`."""
+
+    start: int
+    k: torch.Tensor  # [T, Hkv, d]
+    v: torch.Tensor  # [T, Hkv, d]
+
+
+class ValueTerm(NamedTuple):
+    """The low-rank part of the values of positions `[start, start + T)`: lr @ up, scaling included in `up`."""
+
+    start: int
+    lr: torch.Tensor  # [T, r]
+    wide: torch.Tensor | None  # [T, d]: lr, then anything finite or not; lets one fused attention call read lr
+
+
+class _Block(NamedTuple):
+    start: int
+    k: torch.Tensor
+    v: torch.Tensor
+    lr: torch.Tensor | None
+    wide: torch.Tensor | None
+
+    @property
+    def end(self) -> int:
+        return self.start + self.k.shape[0]
+
+
+class _Partial(NamedTuple):
+    """Attention of rows `[first_row, n)` over one block: outputs and log-sum-exp of the scores."""
+
+    first_row: int
+    out: torch.Tensor  # [Hkv, G, n', d]
+    out_lr: torch.Tensor | None  # [Hkv, G, n', r]
+    lse: torch.Tensor  # [Hkv, G, n'] fp32
+
+
+def lora_attention(
+    q: torch.Tensor,
+    q_start: int,
+    keys: Sequence[KeyRun],
+    terms: Sequence[ValueTerm] = (),
+    up: torch.Tensor | None = None,
+    *,
+    scale: float,
+    window: int | None = None,
+) -> torch.Tensor:
+    """softmax(q kᵀ scale)(v + lr up) of queries at consecutive positions from `q_start`, causal.
+
+    q [n, H, d]; `keys` cover positions `[0, q_start + n)` in order; `terms` lie inside them (elsewhere the low-rank
+    part is zero); up [r, Hkv, d]; `window`: a query sees its own and the `window - 1` positions before it.
+    Returns [n, H, d] in q's dtype. Nothing the size of the keys is allocated when n * H < Hkv * d.
+    """
+    n, heads, d = q.shape
+    kv_heads = keys[0].k.shape[1]
+    grouped = q.view(n, kv_heads, heads // kv_heads, d).permute(1, 2, 0, 3)  # [Hkv, G, n, d]
+    if terms and up is not None and n * heads >= kv_heads * d:
+        keys, terms = _expand(keys, terms, up), ()
+    blocks = _visible(_align(keys, terms), q_start, window)
+    fused = q.device.type == "cpu" and all(
+        block.lr is None or (block.wide is not None and q.dtype == block.lr.dtype != torch.float32) for block in blocks
+    )
+    attend = _attend_fused if fused else _attend_plain
+    partials = [attend(grouped, q_start, block, scale, window) for block in blocks]
+    out, out_lr = _merge(partials, n)
+    if out_lr is not None and up is not None:
+        flat = out_lr.reshape(kv_heads, -1, out_lr.shape[-1]).to(up.dtype)
+        out = out + (flat @ up.transpose(0, 1)).view_as(out)  # B once per query, not once per key
+    return out.to(q.dtype).permute(2, 0, 1, 3).reshape(n, heads, d)
+
+
+def _expand(keys: Sequence[KeyRun], terms: Sequence[ValueTerm], up: torch.Tensor) -> list[KeyRun]:
+    """Add the low-rank part to the values: one layer's transient, worth it for many queries."""
+    flat = up.flatten(1)
+    if len(keys) == len(terms) == 1 and keys[0].start == terms[0].start and len(keys[0].k) == len(terms[0].lr):
+        values = torch.addmm(keys[0].v.flatten(1), terms[0].lr.to(flat.dtype), flat)
+    else:
+        values = torch.cat([run.v.flatten(1) for run in keys])
+        first = keys[0].start
+        for term in terms:
+            rows = values[term.start - first : term.start - first + len(term.lr)]
+            rows.addmm_(term.lr.to(flat.dtype), flat)
+    values = values.view(-1, *up.shape[1:])
+    offset = keys[0].start
+    return [run._replace(v=values[run.start - offset : run.start - offset + len(run.k)]) for run in keys]
+
+
+def _align(keys: Sequence[KeyRun], terms: Sequence[ValueTerm]) -> list[_Block]:
+    """Cut keys and terms at each other's boundaries."""
+    if not terms:
+        return [_Block(run.start, run.k, run.v, None, None) for run in keys]
+    bounds = sorted({edge for term in terms for edge in (term.start, term.start + len(term.lr))})
+    blocks = []
+    for run in keys:
+        end = run.start + len(run.k)
+        cuts = [run.start, *(edge for edge in bounds if run.start < edge < end), end]
+        for low, high in itertools.pairwise(cuts):
+            k, v = run.k[low - run.start : high - run.start], run.v[low - run.start : high - run.start]
+            term = next((t for t in terms if t.start <= low < t.start + len(t.lr)), None)
+            if term is None:
+                blocks.append(_Block(low, k, v, None, None))
+                continue
+            part = slice(low - term.start, high - term.start)
+            blocks.append(_Block(low, k, v, term.lr[part], None if term.wide is None else term.wide[part]))
+    return blocks
+
+
+def _visible(blocks: Sequence[_Block], q_start: int, window: int | None) -> list[_Block]:
+    """Drop keys that fall out of the first query's window."""
+    if window is None:
+        return list(blocks)
+    first = q_start - window + 1
+    kept = []
+    for block in blocks:
+        drop = max(0, first - block.start)
+        if drop < len(block.k):
+            parts = (part if part is None else part[drop:] for part in block[1:])
+            kept.append(_Block(block.start + drop, *parts) if drop else block)  # type: ignore[arg-type]
+    return kept
+
+
+def _mask(
+    q_start: int, n: int, block: _Block, window: int | None, dtype: torch.dtype
+) -> tuple[int, torch.Tensor | None]:
+    """First row that sees any key of the block, and an additive mask [n', T]; None where all is visible.
+
+    Hidden keys get a large finite penalty: a row that sees none of a block ends with weight zero, not NaN.
+    """
+    last = q_start + n - 1
+    if block.end <= q_start + 1 and (window is None or block.start > last - window):
+        return 0, None
+    first_row = max(0, block.start - q_start)
+    rows = torch.arange(q_start + first_row, q_start + n, device=block.k.device)[:, None]
+    positions = torch.arange(block.start, block.end, device=block.k.device)[None]
+    hidden = positions > rows
+    if window is not None:
+        hidden |= positions <= rows - window
+    penalty = -3e4 if dtype == torch.float16 else -1e30
+    return first_row, torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, penalty)
+
+
+def _attend_fused(q: torch.Tensor, q_start: int, block: _Block, scale: float, window: int | None) -> _Partial:
+    """Through torch's flash attention for CPUs; a second call with `wide` as values reads the low-rank rows."""
+    kv_heads, group, n, d = q.shape
+    square = block.start == q_start and block.end == q_start + n and (window is None or n <= window)
+    first_row, mask = (0, None) if square and n > 1 else _mask(q_start, n, block, window, q.dtype)
+    rows = q[:, :, first_row:]
+    if mask is None and not (square and n > 1):
+        rows = rows.reshape(1, kv_heads, group * n, d)  # every key visible: the group's heads are just more queries
+
+        def heads(x: torch.Tensor) -> torch.Tensor:
+            return x.transpose(0, 1)[None] if x.dim() == 3 else x[None, None].expand(1, kv_heads, *x.shape)
+    else:
+
+        def heads(x: torch.Tensor) -> torch.Tensor:
+            x = x.transpose(0, 1)[:, None] if x.dim() == 3 else x[None, None]
+            return x.expand(kv_heads, group, *x.shape[2:])
+
+    def flash(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            rows, heads(block.k), heads(values), 0.0, square and n > 1, attn_mask=mask, scale=scale
+        )
+        shape = (kv_heads, group, n - first_row)
+        return out.reshape(*shape, d), lse.reshape(shape)
+
+    out, lse = flash(block.v)
+    if block.lr is None or block.wide is None:
+        return _Partial(first_row, out, None, lse)
+    return _Partial(first_row, out, flash(block.wide)[0][..., : block.lr.shape[1]], lse)
+
+
+def _attend_plain(q: torch.Tensor, q_start: int, block: _Block, scale: float, window: int | None) -> _Partial:
+    """Matrix products and one softmax in fp32, on any device."""
+    kv_heads, group, n, d = q.shape
+    first_row, mask = _mask(q_start, n, block, window, torch.float32)
+    rows = q[:, :, first_row:].reshape(kv_heads, -1, d)
+    scores = (rows @ block.k.permute(1, 2, 0)).float().mul_(scale).view(kv_heads, group, n - first_row, -1)
+    if mask is not None:
+        scores += mask
+    lse = scores.logsumexp(-1)
+    probs = (scores - lse[..., None]).exp_().view(kv_heads, -1, len(block.k))
+    shape = (kv_heads, group, n - first_row, -1)
+    out = (probs.to(block.v.dtype) @ block.v.transpose(0, 1)).view(shape)
+    out_lr = None if block.lr is None else (probs.to(block.lr.dtype) @ block.lr).view(shape)
+    return _Partial(first_row, out, out_lr, lse)
+
+
+def _merge(partials: Sequence[_Partial], n: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Combine blocks by their log-sum-exp: out = Σ exp(lse_b - lse) out_b, in fp32."""
+    if len(partials) == 1:
+        return partials[0].out, partials[0].out_lr
+    shape = (*partials[0].out.shape[:2], n)
+    lses = partials[0].lse.new_full((len(partials), *shape), float("-inf"))
+    for lse, partial in zip(lses, partials, strict=True):
+        lse[..., partial.first_row :] = partial.lse
+    weights = (lses - lses.logsumexp(0)).exp_()
+    ranked = [p.out_lr for p in partials if p.out_lr is not None]
+    out = weights.new_zeros(*shape, partials[0].out.shape[-1])
+    out_lr = weights.new_zeros(*shape, ranked[0].shape[-1]) if ranked else None
+    for weight, partial in zip(weights, partials, strict=True):
+        rows = weight[..., partial.first_row :, None]
+        out[..., partial.first_row :, :] += rows * partial.out
+        if out_lr is not None and partial.out_lr is not None:
+            out_lr[..., partial.first_row :, :] += rows * partial.out_lr
+    return out, out_lr

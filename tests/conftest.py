@@ -1,0 +1,14 @@
+"""Fixtures every test may use."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The design's data folder beside the checkout; tests on it are skipped where it is absent."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the shared data folder is not beside this checkout")
+    return folder

@@ -1,0 +1,85 @@
+"""The reference kernel against attention written out in fp64, over blocks, windows, groups, ranks and dtypes."""
+
+import itertools
+
+import pytest
+import torch
+from agentrt_kernels.lora_attention import KeyRun, ValueTerm, lora_attention
+
+
+def dense(q, q_start, k, v, lr, lr_start, up, scale, window):
+    """softmax(q kᵀ scale)(v + lr up) in fp64 with full tensors."""
+    q, k, v = q.double(), k.double(), v.double()
+    if lr is not None:
+        v = v.clone()
+        v[lr_start : lr_start + len(lr)] += torch.einsum("tr,rhd->thd", lr.double(), up.double())
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = torch.einsum("nhd,thd->hnt", q, k) * scale
+    rows = torch.arange(q_start, q_start + len(q))[:, None]
+    keys = torch.arange(len(k))[None]
+    hidden = (keys > rows) | ((keys <= rows - window) if window else torch.zeros(1, 1, dtype=torch.bool))
+    return torch.einsum("hnt,thd->nhd", scores.masked_fill(hidden, float("-inf")).softmax(-1), v)
+
+
+def cut(length, pieces, generator):
+    edges = sorted({0, length, *torch.randint(1, max(length, 2), (pieces - 1,), generator=generator).tolist()})
+    return list(itertools.pairwise(edges))
+
+
+def wide_rows(lr, d):
+    """lr as the cache stores it: rows inside a wider buffer whose other elements are poison."""
+    buffer = torch.full((len(lr), lr.shape[1] + d), float("nan"), dtype=lr.dtype)
+    buffer[:, : lr.shape[1]] = lr
+    return buffer[:, : lr.shape[1]], buffer[:, :d]
+
+
+CASES = [
+    # n, prefix, H, Hkv, d, r, window, pieces
+    (1, 0, 6, 2, 8, 4, None, 1),
+    (1, 129, 9, 3, 64, 8, None, 1),
+    (1, 130, 4, 4, 16, 1, None, 4),
+    (1, 61, 8, 1, 32, 13, 7, 3),
+    (3, 50, 6, 2, 8, 4, None, 2),
+    (5, 0, 9, 3, 64, 8, None, 1),
+    (7, 33, 9, 3, 64, 3, 11, 3),
+    (37, 0, 6, 2, 8, 4, None, 1),
+    (37, 64, 6, 2, 8, 4, None, 3),
+    (37, 64, 6, 2, 8, 4, 9, 5),
+    (21, 40, 8, 2, 128, 16, 64, 2),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("ranked", ["none", "all", "tail"])
+def test_equals_the_definition_in_fp64(case, dtype, ranked):
+    n, prefix, heads, kv_heads, d, r, window, pieces = case
+    generator = torch.Generator().manual_seed(CASES.index(case))
+    total = prefix + n
+    q = torch.randn(n, heads, d, generator=generator).to(dtype)
+    k = torch.randn(total, kv_heads, d, generator=generator).to(dtype)
+    v = torch.randn(total, kv_heads, d, generator=generator).to(dtype)
+    up = torch.randn(r, kv_heads, d, generator=generator).to(dtype)
+    start = {"none": total, "all": 0, "tail": total // 3}[ranked]
+    lr = torch.randn(total - start, r, generator=generator).to(dtype)
+    rows, wide = wide_rows(lr, d)
+    keys = [KeyRun(a, k[a:b], v[a:b]) for a, b in cut(total, pieces, generator)]
+    edges = cut(total - start, min(pieces + 1, total - start), generator) if ranked != "none" else []
+    terms = [ValueTerm(start + a, rows[a:b], wide[a:b]) for a, b in edges]
+    out = lora_attention(q, prefix, keys, terms, up if terms else None, scale=d**-0.5, window=window)
+    exact = dense(q, prefix, k, v, lr if terms else None, start, up, d**-0.5, window)
+    error = (out.double() - exact).abs().max() / exact.abs().max()
+    assert out.dtype == dtype
+    assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
+
+
+def test_decode_allocates_nothing_the_size_of_the_keys():
+    total, kv_heads, d, r = 4096, 3, 64, 8
+    k = torch.randn(total, kv_heads, d).bfloat16()
+    lr, wide = wide_rows(torch.randn(total, r).bfloat16(), d)
+    q, up = torch.randn(1, 9, d).bfloat16(), torch.randn(r, kv_heads, d).bfloat16()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        lora_attention(q, total - 1, [KeyRun(0, k, k)], [ValueTerm(0, lr, wide)], up, scale=0.125)
+    largest = max(event.self_cpu_memory_usage for event in profile.events())
+    assert 0 < largest < total * r  # bytes

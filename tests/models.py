@@ -1,0 +1,39 @@
+"""Tiny models and adapters shared by the equivalence tests."""
+
+import random
+
+from agentrt.model.tiny import tiny_adapter, tiny_model
+
+AGENTS = ("plan", "action", "reflect")
+
+FAMILIES = {
+    "llama": {"family": "llama"},
+    "qwen2": {"family": "qwen2"},
+    "qwen3": {"family": "qwen3"},
+    "smollm3": {"family": "smollm3"},
+    "mistral": {"family": "mistral"},
+    "mistral-window": {"family": "mistral", "sliding_window": 19},
+    "ministral-window": {"family": "ministral", "sliding_window": 23},
+}
+
+
+def make(folder, name="llama", *, targets=("q_proj", "v_proj"), **options):
+    """A tiny model and three different adapters on it."""
+    model = tiny_model(**FAMILIES[name])
+    folders = {
+        agent: tiny_adapter(model, folder / agent, targets=targets, seed=seed, **options)
+        for seed, agent in enumerate(AGENTS, 1)
+    }
+    return model, folders
+
+
+def random_turns(seed, count=7, agents=AGENTS, vocab=211):
+    """Turns (agent, context ids, generated ids) of odd lengths with handovers between all agents."""
+    rng = random.Random(seed)
+    turns = []
+    for index in range(count):
+        agent = agents[index % len(agents)] if index < len(agents) else rng.choice(agents)
+        context = [rng.randrange(vocab) for _ in range(rng.choice([1, 3, 7, 13, 18]))]
+        forced = [rng.randrange(vocab) for _ in range(rng.choice([1, 2, 5, 6]))]
+        turns.append((agent, context, forced))
+    return turns

@@ -1,0 +1,103 @@
+"""The stock model written out layer by layer with full tensors: no slots, no packing, none of our wrappers."""
+
+from collections.abc import Callable
+
+import torch
+from peft import PeftModel
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+Matrix = torch.Tensor
+CacheFn = Callable[[int, Matrix, Matrix, Matrix], tuple[Matrix, Matrix]]
+
+
+class DenseModel:
+    """A stock causal LM with peft adapters, every sum and product visible.
+
+    `lora[name][layer, projection]` = (A [r, d_in], B [d_out, r], scaling), as peft itself loaded them.
+    """
+
+    def __init__(self, model, folders):
+        self.model = model
+        self.stack = model.model
+        self.num_layers = model.config.num_hidden_layers
+        self.lora = {name: {} for name in folders}
+        peft_model = None
+        for name, folder in folders.items():
+            if peft_model is None:
+                peft_model = PeftModel.from_pretrained(model, folder, adapter_name=name)
+            else:
+                peft_model.load_adapter(folder, adapter_name=name)
+        for index, layer in enumerate(self.stack.layers):
+            for parent in (layer.self_attn, layer.mlp):
+                for projection, module in parent.named_children():
+                    for name in folders:
+                        if hasattr(module, "lora_A") and name in module.lora_A:
+                            self.lora[name][index, projection] = (
+                                module.lora_A[name].weight.detach(),
+                                module.lora_B[name].weight.detach(),
+                                module.scaling[name],
+                            )
+        self.peft_model = peft_model
+
+    def linear(self, path, layer, projection, module, x):
+        y = getattr(module, "base_layer", module)(x)
+        if path and (layer, projection) in self.lora[path]:
+            a, b, scaling = self.lora[path][layer, projection]
+            y = y + scaling * ((x @ a.T) @ b.T)
+        return y
+
+    def value_a(self, path, layer):
+        return self.lora[path][layer, "v_proj"][0]
+
+    def value_term(self, path, layer, lr):
+        """scaling * LR @ B as [T, Hkv, d]; LR unscaled."""
+        _, b, scaling = self.lora[path][layer, "v_proj"]
+        return (scaling * (lr @ b.T)).view(len(lr), self.model.config.num_key_value_heads, -1)
+
+    @torch.no_grad()
+    def forward(self, path, token_ids, start, cache: CacheFn):
+        """Logits [n, vocab] of `token_ids` at positions from `start`.
+
+        cache(layer, k [n, Hkv, d], v0 [n, Hkv, d], x [n, D]) stores the new rows and returns the full K and V
+        [start + n, Hkv, d] that this forward attends to. v0 is without any adapter term; k has its own.
+        """
+        n = len(token_ids)
+        positions = torch.arange(start, start + n)[None]
+        hidden = self.stack.embed_tokens(torch.tensor([list(token_ids)]))
+        cos, sin = self.stack.rotary_emb(hidden, position_ids=positions)
+        for index, layer in enumerate(self.stack.layers):
+            attn, mlp = layer.self_attn, layer.mlp
+            x = layer.input_layernorm(hidden)
+            q = self.linear(path, index, "q_proj", attn.q_proj, x).view(1, n, -1, attn.head_dim)
+            k = self.linear(path, index, "k_proj", attn.k_proj, x).view(1, n, -1, attn.head_dim)
+            v0 = getattr(attn.v_proj, "base_layer", attn.v_proj)(x).view(n, -1, attn.head_dim)
+            if hasattr(attn, "q_norm"):
+                q, k = attn.q_norm(q), attn.k_norm(k)
+            q, k = q.transpose(1, 2), k.transpose(1, 2)
+            if getattr(attn, "use_rope", True):
+                q, k = apply_rotary_pos_emb(q, k, cos, sin)
+            keys, values = cache(index, k[0].transpose(0, 1), v0, x[0])
+            out = self.attend(q[0], keys, values, start, attn)
+            hidden = hidden + self.linear(path, index, "o_proj", attn.o_proj, out.reshape(1, n, -1))
+            x = layer.post_attention_layernorm(hidden)
+            gate = self.linear(path, index, "gate_proj", mlp.gate_proj, x)
+            up = self.linear(path, index, "up_proj", mlp.up_proj, x)
+            hidden = hidden + self.linear(path, index, "down_proj", mlp.down_proj, mlp.act_fn(gate) * up)
+        return self.model.lm_head(self.stack.norm(hidden))[0]
+
+    def attend(self, q, keys, values, start, attn):
+        """q [H, n, d], keys and values [T, Hkv, d]; causal by position, within the layer's window."""
+        heads, n, d = q.shape
+        group = heads // keys.shape[1]
+        keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
+        scores = torch.einsum("hnd,thd->hnt", q, keys) * d**-0.5
+        window = getattr(attn, "sliding_window", None)
+        if attn.__class__.__name__ == "MistralAttention":
+            window = attn.config.sliding_window
+        rows = torch.arange(start, start + n)[:, None]
+        columns = torch.arange(len(keys))[None]
+        hidden = columns > rows
+        if window:
+            hidden = hidden | (columns <= rows - window)
+        probs = scores.masked_fill(hidden, float("-inf")).softmax(-1)
+        return torch.einsum("hnt,thd->nhd", probs, values)

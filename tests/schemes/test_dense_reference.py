@@ -1,0 +1,107 @@
+"""Oracle 0: every scheme equals its dense definition, logits of every call and every cache (SCHEMES.md, 6)."""
+
+import copy
+
+import pytest
+import torch
+
+from tests.models import AGENTS, FAMILIES, make, random_turns
+from tests.reference.dense import DenseModel
+from tests.reference.schemes import REFERENCES
+from tests.rig import Rig
+
+TOLERANCE = 2e-5
+"""fp32, relative to the largest value: sums in another order, nothing else."""
+
+
+def assert_close(ours, reference, what):
+    assert ours.shape == reference.shape, what
+    error = (ours - reference).abs().max() / reference.abs().max()
+    assert error < TOLERANCE, f"{what}: {error:.2e}"
+
+
+def compare_caches(rig, reference, scheme, agents=AGENTS):
+    layers = range(reference.model.num_layers)
+    length = len(rig.trajectory) - 1
+    if scheme in ("non_shared", "full_shared"):
+        owners = agents if scheme == "non_shared" else ["shared"]
+        for owner in (o for o in owners if ("k", 0, o) in reference.caches):
+            for layer in layers:
+                for part in ("k", "v"):
+                    assert_close(rig.dense(owner, part, layer), reference.caches[part, layer, owner], (owner, part))
+        return
+    for layer in layers:
+        for part in ("k", "v"):
+            dense = rig.dense("base", part, layer)
+            assert len(dense) == length
+            assert_close(dense, reference.caches[part, layer], (part, layer))
+        for agent in agents:
+            if ("lr", layer, agent) in reference.caches:
+                column = rig.dense(agent, "lr", layer)
+                expected = reference.caches["lr", layer, agent]
+                assert_close(column[:, : expected.shape[1]], expected, ("lr", agent, layer))
+
+
+@pytest.mark.parametrize("scheme", REFERENCES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_engine_passes_equal_the_dense_definition(tmp_path, family, scheme):
+    model, folders = make(tmp_path, family)
+    preamble = [5, 9, 9, 13, 2, 77, 101]
+    rig = Rig(model, folders, scheme, preamble=preamble, chunk=None)
+    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, preamble)
+    for index, (agent, context, forced) in enumerate(random_turns(seed=3)):
+        assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), f"turn {index} {agent}")
+    compare_caches(rig, reference, scheme)
+
+
+@pytest.mark.parametrize("scheme", REFERENCES)
+@pytest.mark.parametrize("chunk", [1, 4, 11])
+def test_chunks_of_any_size_leave_the_same_caches(tmp_path, scheme, chunk):
+    model, folders = make(tmp_path, "mistral-window")
+    rig = Rig(model, folders, scheme, preamble=[3, 1, 4], chunk=chunk, segment_slots=16)
+    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [3, 1, 4])
+    for agent, context, forced in random_turns(seed=11, count=6):
+        assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
+    compare_caches(rig, reference, scheme)
+
+
+@pytest.mark.parametrize("scheme", REFERENCES)
+def test_adapters_on_every_projection_but_the_key(tmp_path, scheme):
+    targets = ("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    model, folders = make(tmp_path, "qwen3", targets=targets, r=3)
+    rig = Rig(model, folders, scheme)
+    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
+    for agent, context, forced in random_turns(seed=5):
+        assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
+    compare_caches(rig, reference, scheme)
+
+
+@pytest.mark.parametrize("scheme", ["non_shared", "full_shared"])
+def test_key_adapters_where_values_are_kept_in_full(tmp_path, scheme):
+    model, folders = make(tmp_path, "qwen3", targets=("q_proj", "k_proj", "v_proj", "o_proj"))
+    rig = Rig(model, folders, scheme)
+    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
+    for agent, context, forced in random_turns(seed=6):
+        assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
+
+
+@pytest.mark.parametrize("scheme", REFERENCES)
+def test_a_role_without_an_adapter_takes_part(tmp_path, scheme):
+    model, folders = make(tmp_path, "llama")
+    rig = Rig(model, folders, scheme)
+    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
+    for agent, context, forced in random_turns(seed=8, agents=("plan", "", "action", "reflect")):
+        assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
+    compare_caches(rig, reference, scheme)
+
+
+def test_the_reference_itself_equals_transformers_and_peft(tmp_path):
+    model, folders = make(tmp_path, "qwen3")
+    dense = DenseModel(copy.deepcopy(model), folders)
+    ids = [7, 3, 19, 150, 22, 8]
+    ours = REFERENCES["non_shared"](dense, AGENTS)
+    got = ours.turn("action", ids, [4])
+    dense.peft_model.set_adapter("action")
+    with torch.no_grad():
+        want = dense.peft_model(input_ids=torch.tensor([ids])).logits[0, -1:]
+    assert_close(got, want, "first turn")

@@ -1,0 +1,28 @@
+from agentrt_tools.mentions import MentionIndex
+
+
+def test_the_longest_title_is_the_one_mentioned() -> None:
+    index = MentionIndex(["Port", "Port Ellow", "Port Ellow Harbour"])
+    assert index.find("He left Port Ellow for a Port.") == ["Port Ellow", "Port"]
+
+
+def test_mentions_are_whole_words_in_the_case_of_the_title() -> None:
+    assert MentionIndex(["Port"]).find("Portugal, a port, Airport") == []
+
+
+def test_possessives_and_punctuation_do_not_hide_a_title() -> None:
+    index = MentionIndex(["Mara Quill", "Alt-J", "Who's There?"])
+    assert index.find("\"Mara Quill\"'s Alt-J, Who's There?") == ["Mara Quill", "Alt-J", "Who's There?"]
+
+
+def test_a_name_without_its_qualifier_mentions_all_that_bear_it_the_exact_one_first() -> None:
+    index = MentionIndex(["Jaws (film)", "Jaws (novel)", "Jaws"])
+    assert index.find("She saw Jaws.") == ["Jaws", "Jaws (film)", "Jaws (novel)"]
+
+
+def test_a_year_does_not_mention_a_song() -> None:
+    assert MentionIndex(["1979 (song)"]).find("It was in 1979.") == []
+
+
+def test_each_title_comes_once_and_an_empty_one_never() -> None:
+    assert MentionIndex(["A", " "]).find("A and A") == ["A"]
