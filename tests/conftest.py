@@ -3,6 +3,9 @@
 from pathlib import Path
 
 import pytest
+import torch
+
+torch.set_num_threads(1)  # tiny models: threads cost more than they give
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -76,6 +75,8 @@ def _python() -> Finding:
 
 
 def _package(name: str) -> Finding:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return Finding(name, "ok", version(name))
     except PackageNotFoundError:

@@ -90,10 +90,9 @@ class EpisodeView:
         columns = ("role", "turns", "reused", "recomputed", "generated", "TTFT", "tokens/s", "KV")
         out.table(columns, rows, right=columns[1:])
         out.say(_health(event))
-        timing = event.timing
-        out.say(
-            f"{event.steps} steps in {timing.total_s:.1f} s: model {timing.turns_s:.1f} s, tools {timing.tools_s:.1f} s"
-        )
+        times = event.timing
+        shares = f"model {times.turns_s:.1f} s, tools {times.tools_s:.1f} s"
+        out.say(f"{event.steps} steps in {times.total_s:.1f} s: {shares}")
 
 
 def _health(event: RunFinished) -> str:

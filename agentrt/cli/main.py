@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from agentrt.cli import config, doctor, models, roles, run, schemes
+from agentrt.cli import config, doctor, models, roles, run, schemes, train
 from agentrt.cli.options import JSON_KEY, VERBOSE_KEY
 from agentrt.errors import AgentrtError, ConfigError
 
@@ -17,7 +17,7 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, handled like Ctrl-C."""
 
 
-class _Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Ends with the exit code of whatever error a command raises, after one clean message."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -65,20 +65,24 @@ def _report(error: Exception, code: int, meta: dict[str, Any]) -> None:
     )
 
 
-def _version(value: bool) -> None:
-    if value:
-        from importlib.metadata import version
+def _version(show: bool) -> None:
+    if show:
+        from importlib.metadata import PackageNotFoundError, version
 
-        sys.stdout.write(f"agentrt {version('agentrt')}\n")
+        try:
+            sys.stdout.write(f"agentrt {version('agentrt')}\n")
+        except PackageNotFoundError:
+            sys.stdout.write("agentrt of an unknown version: a checkout that is not installed\n")
         raise typer.Exit
 
 
 app = typer.Typer(
     name="agentrt",
-    cls=_Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Plan, act and reflect agents as LoRA adapters on one local model, sharing one KV cache.",
 )
 
@@ -91,6 +95,7 @@ def _root(
 
 
 app.command("run")(run.run)
+app.command("train")(train.train)
 app.command("schemes")(schemes.schemes)
 app.add_typer(roles.app, name="roles")
 app.add_typer(models.app, name="models")

@@ -8,11 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 _PLAIN_WIDTH: Final = 200
 """Columns of output that no terminal shows, so that a path and its line number stay in one piece."""
 
@@ -23,6 +18,8 @@ class Output:
     def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
         self.as_json = as_json
         self.quiet = quiet
+        from rich.console import Console  # `--help` needs none of rich's parts
+
         self.console = Console(stderr=as_json, soft_wrap=True, highlight=False, markup=False)
         if not self.console.is_terminal:
             self.console.width = _PLAIN_WIDTH
@@ -38,12 +35,12 @@ class Output:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
 
-    def say(self, text: str | Text = "", *, end: str = "\n", style: str = "") -> None:
+    def say(self, text: str = "", *, end: str = "\n", style: str = "") -> None:
         """Progress and explanation, which --quiet leaves out."""
         if not self.quiet:
             self.console.print(text, end=end, style=style)
 
-    def result(self, text: str | Text, *, style: str = "") -> None:
+    def result(self, text: str, *, style: str = "") -> None:
         """What was asked for."""
         if not (self.quiet and self.as_json):
             self.console.print(text, style=style)
@@ -52,6 +49,10 @@ class Output:
         """A table; columns named in `right` are aligned to the right."""
         if self.quiet and self.as_json:
             return
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
         right = set(right)
         box = SIMPLE_HEAD if self.console.is_terminal else None
         table = Table(box=box, pad_edge=False, header_style="bold")

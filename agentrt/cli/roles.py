@@ -71,10 +71,8 @@ def show(
     out.table(("role", "adapter", "of", "writes", "sampling"), roles)
     for name, tool in loaded.tools.items():
         out.record({"event": "tool", "name": name, "use": tool.use, "options": tool.options})
-    options = (
-        (name, tool.use, json.dumps(tool.options) if tool.options else "") for name, tool in loaded.tools.items()
-    )
-    out.table(("tool", "use", "options"), options)
+    tools = ((name, tool.use, json.dumps(tool.options)) for name, tool in loaded.tools.items())
+    out.table(("tool", "use", "options"), tools)
     nodes = []
     for name, node in loaded.flow.nodes.items():
         does = "calls the tool" if isinstance(node, ToolNode) else f"{node.role} writes {node.emits}"

@@ -1,2 +1,126 @@
-def run() -> None:
-    """x"""
+"""`agentrt run`: one episode, shown as it happens."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentrt.cli.options import (
+    Json,
+    Offline,
+    Out,
+    Quiet,
+    SchemeName,
+    Seed,
+    Sets,
+    TeamName,
+    Verbose,
+    resolve_settings,
+)
+from agentrt.cli.output import Output
+from agentrt.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from agentrt.config.team import Team
+    from agentrt.evaluate.datasets import Question
+
+
+def run(
+    question: Annotated[str | None, typer.Argument(help="What to ask; or take one from a --benchmark.")] = None,
+    benchmark: Annotated[
+        str | None, typer.Option("--benchmark", help="mini, mini-science, hotpotqa or scienceqa.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="FILE", help="The benchmark's questions.")] = None,
+    split: Annotated[
+        str, typer.Option("--split", help="train, eval ...; all; auto: eval of what is shipped, else all.")
+    ] = "auto",
+    index: Annotated[int, typer.Option("--index", min=0, help="Which question, counted from 0.")] = 0,
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", metavar="FILE", help="What the offline tools search (JSONL).")
+    ] = None,
+    team: TeamName = None,
+    scheme: SchemeName = None,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
+    stream: Annotated[
+        bool | None, typer.Option("--stream/--no-stream", help="Token by token; default: unless --json or --quiet.")
+    ] = None,
+    seed: Seed = None,
+    out_dir: Out = None,
+    offline: Offline = None,
+    sets: Sets = [],  # noqa: B006 - typer reads the default and copies it
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Answer one question: stream every turn, then the answer and what each role reused.
+
+    Exit code 0 with an answer, 3 where a limit came first, 4 where tools failed too often.
+    """
+    asked = _question(question, benchmark, data, split, index)
+    flags = {
+        "team": team,
+        "scheme": scheme,
+        "seed": seed,
+        "out": out_dir,
+        "offline": offline,
+        "device": device,
+        "threads": threads,
+        "corpus": str(corpus) if corpus else None,
+    }
+    resolved = resolve_settings(flags, sets)
+    settings = resolved.settings
+    loaded = resolved.load_team()
+    _check_scheme(loaded)
+
+    from agentrt.cli.episode import play
+    from agentrt.runtime.episode import Runtime
+
+    if settings.threads is not None:
+        import torch
+
+        torch.set_num_threads(settings.threads)
+    out = Output(as_json=as_json, quiet=quiet)
+    with Runtime(
+        loaded,
+        corpus=settings.corpus or _shipped_corpus(benchmark, data),
+        seed=settings.seed,
+        out=settings.out,
+        device=settings.device,
+        offline=settings.offline,
+    ) as runtime:
+        out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
+        tokens = not (as_json or quiet) if stream is None else stream
+        code = play(runtime, asked, out, tokens=tokens, folder=Path(settings.out))
+    if code:
+        raise typer.Exit(code)
+
+
+def _question(text: str | None, benchmark: str | None, data: Path | None, split: str, index: int) -> "str | Question":
+    if (text is None) == (benchmark is None):
+        raise UsageError("give either a question or --benchmark NAME, e.g. agentrt run --benchmark mini --index 0")
+    if text is not None:
+        return text
+    from agentrt.evaluate.datasets import load_questions
+
+    questions = load_questions(str(benchmark), data, None if split == "all" else split)
+    if index >= len(questions):
+        raise UsageError(f"--index {index}: {benchmark} has {len(questions)} such questions, 0 to {len(questions) - 1}")
+    return questions[index]
+
+
+def _check_scheme(team: "Team") -> None:
+    from agentrt.config.team import check_scheme
+    from agentrt.schemes import SCHEMES
+
+    if problems := check_scheme(team, {name: kind.option_names() for name, kind in SCHEMES.items()}):
+        raise ConfigError(problems)
+
+
+def _shipped_corpus(benchmark: str | None, data: Path | None) -> Path | None:
+    """The mini benchmark's articles, for its own questions and for a question of the user's; None for any other."""
+    from agentrt.builtin import configs_dir
+    from agentrt.evaluate.datasets import BENCHMARKS
+
+    shipped = benchmark is None or (data is None and bool(BENCHMARKS[benchmark].shipped))
+    return configs_dir() / "mini" / "articles.jsonl" if shipped else None

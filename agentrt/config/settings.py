@@ -32,7 +32,6 @@ class Settings(Strict):
     offline: bool = False
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: PositiveInt | None = None
-    kv_budget_mib: PositiveInt | None = None
     corpus: Text | None = None
     overrides: Mapping[str, Any] = Field(default_factory=dict)
 

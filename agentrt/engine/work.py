@@ -75,8 +75,8 @@ class TurnWork:
         self._read_rows = sum(len(each) for each in self.passes)
         self.admitted = True
 
-    def settle(self, logits: torch.Tensor, store: CacheStore) -> bool:
-        """Sample the next token from `logits` [vocab]; True when the turn is over."""
+    def settle(self, logits: torch.Tensor, store: CacheStore) -> None:
+        """Sample the next token from `logits` [vocab], then line up its passes or end the turn."""
         trajectory, sampling = self.session.trajectory, self.sampling
         allowed = None if sampling.constraint is None else sampling.constraint.allowed(self.token_ids)
         token_id, logprob = sample(logits, sampling, len(trajectory), allowed)
@@ -87,13 +87,12 @@ class TurnWork:
             trajectory.append([token_id], self.adapter, self.kind)
         self.token_ids.append(token_id)
         self.logprobs.append(logprob)
+        self.handle.publish(token_id)
         reason = self._finish_reason()
         if reason is None:
             self.passes.extend(self.session.sharing.feed())
         else:
             self._end(reason, store)
-        self.handle.publish(token_id)
-        return reason is not None
 
     def undo(self, error: BaseException) -> None:
         """Put session and trajectory back to the turn boundary and report `error`."""

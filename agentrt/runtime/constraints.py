@@ -145,15 +145,18 @@ class SpanConstraint:
         return self._tries[first]
 
 
-_WORD = re.compile(r"[$£€#]?\w+(?:['\u2019.,]\w+)*")
-"""A word or number with what may stand inside one: "don't", "U.S", "1,000", "3.5"."""
+_WORD = re.compile(r"([\"\u201c]?[$£€#.]?)\w+(?:['\u2019.,]\w+)*")
+"""A word or number with what may stand before it (group 1) and inside it: "don't", "U.S", "$1,000", ".44"."""
 
 _CLOSERS = ".!?%)\"'\u201d\u2019"
 
 
 def _first_words(text: str) -> list[tuple[int, int]]:
-    """`[start, end)` of each word."""
-    return [match.span() for match in _WORD.finditer(text)]
+    """`[start, end)` of each word, with and without what stands before it."""
+    words = []
+    for match in _WORD.finditer(text):
+        words += [(start, match.end()) for start in dict.fromkeys((match.start(), match.end(1)))]
+    return words
 
 
 def _ends(text: str, start: int, max_words: int) -> list[int]:

@@ -45,13 +45,14 @@ class TurnFacts(_Event):
 
 
 class RoleUsage(_Event):
-    """A role's turns of one episode added up; TTFT is the mean, KV bytes the peak."""
+    """A role's turns of one episode added up; TTFT is the mean, the decode rate pooled, KV bytes the peak."""
 
     turns: int = 0
     reused_tokens: int = 0
     recomputed_tokens: int = 0
     generated_tokens: int = 0
     ttft_s: float = 0.0
+    decode_s: float = 0.0
     decode_tokens_per_s: float = 0.0
     kv_bytes: int = 0
 

@@ -64,7 +64,7 @@ def _call(context: RunContext, state: EpisodeState) -> Outcome | None:
     """None if the run was cancelled, or ran out of time, while the tool worked."""
     action, argument = state["action"], state["argument"]
     if state["refusal"]:
-        return Outcome(f"Invalid action: {state['refusal']}.", None)
+        return Outcome(f"Malformed: {state['refusal']}.", None)
     if action not in context.tools:
         return Outcome(f"{action} is no tool.", None)
     tool = context.tools[action]

@@ -21,7 +21,6 @@ from agentrt_tools import (
     open_tool,
 )
 
-
 _POLL_S: Final = 0.05
 
 
@@ -66,7 +65,10 @@ class Toolbox:
         answered: Future[ToolCall] = Future()
 
         def work() -> None:
-            answered.set_result(self._runners[action].call(self._tools[action], argument, state, question=question))
+            try:
+                answered.set_result(self._runners[action].call(self._tools[action], argument, state, question=question))
+            except BaseException as error:  # raised again by `result`
+                answered.set_exception(error)
 
         threading.Thread(target=work, name=f"agentrt-tool {action}", daemon=True).start()
         while True:

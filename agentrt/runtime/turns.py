@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agentrt.config.team import Emits, SamplingConfig
 from agentrt.errors import TurnCancelledError
@@ -13,6 +13,9 @@ from agentrt.runtime.dialect import FieldText, Renderer
 from agentrt.runtime.events import RoleUsage, Token, TurnFacts
 from agentrt.runtime.ports import Tokenizer, TurnResult
 from agentrt.runtime.state import RunContext
+
+_LONGEST_CHARACTER: Final = 4
+"""Bytes of UTF-8, so tokens too: what is not whole by then never will be."""
 
 
 class Written(NamedTuple):
@@ -90,23 +93,20 @@ def turn_facts(result: TurnResult) -> TurnFacts:
 
 
 def add_turn(usage: RoleUsage, facts: TurnFacts) -> RoleUsage:
-    """`usage` with one more turn: sums, the mean TTFT, the pooled decode rate, the peak of KV bytes."""
+    """`usage` with one more turn. A turn's first token is read, not decoded: it counts in the TTFT."""
     turns, generated = usage.turns + 1, usage.generated_tokens + facts.generated_tokens
-    decode_s = _seconds(usage.generated_tokens, usage.decode_tokens_per_s)
-    decode_s += _seconds(facts.generated_tokens, facts.decode_tokens_per_s)
+    rate = facts.decode_tokens_per_s
+    decode_s = usage.decode_s + ((facts.generated_tokens - 1) / rate if rate else 0.0)
     return RoleUsage(
         turns=turns,
         reused_tokens=usage.reused_tokens + facts.reused_tokens,
         recomputed_tokens=usage.recomputed_tokens + facts.recomputed_tokens,
         generated_tokens=generated,
         ttft_s=(usage.ttft_s * usage.turns + facts.ttft_s) / turns,
-        decode_tokens_per_s=generated / decode_s if decode_s else 0.0,
+        decode_s=decode_s,
+        decode_tokens_per_s=(generated - turns) / decode_s if decode_s else 0.0,
         kv_bytes=max(usage.kv_bytes, facts.kv_bytes),
     )
-
-
-def _seconds(tokens: int, rate: float) -> float:
-    return tokens / rate if rate else 0.0
 
 
 class _TextStream:
@@ -114,13 +114,12 @@ class _TextStream:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._token_ids: list[int] = []
-        self._shown = ""
+        self._waiting: list[int] = []
 
     def push(self, token_id: int) -> str:
-        self._token_ids.append(token_id)
-        text = self._tokenizer.decode(self._token_ids)
-        if text.endswith("\N{REPLACEMENT CHARACTER}"):
+        self._waiting.append(token_id)
+        text = self._tokenizer.decode(self._waiting)
+        if text.endswith("\N{REPLACEMENT CHARACTER}") and len(self._waiting) < _LONGEST_CHARACTER:
             return ""
-        new, self._shown = text[len(self._shown) :], text
-        return new
+        self._waiting.clear()
+        return text

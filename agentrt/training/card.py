@@ -32,8 +32,8 @@ def data_file(path: Path) -> DataFile:
 
 
 def skip_counts(skipped: Sequence[Skipped]) -> dict[str, int]:
-    """How many questions gave no trajectory, by reason; what is quoted in a reason is left out."""
-    return dict(sorted(Counter(_kind(one.reason) for one in skipped).items()))
+    """How many questions gave no trajectory, by reason; the value that a reason names is left out."""
+    return dict(sorted(Counter(one.reason.partition(": ")[0] for one in skipped).items()))
 
 
 def write_card(
@@ -72,9 +72,3 @@ def write_card(
     }
     path = folder / CARD_FILE
     path.write_text(json.dumps(card, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def _kind(reason: str) -> str:
-    """ "its answer 'x' is on none of its pages" -> "its answer is on none of its pages"."""
-    head, _, rest = reason.partition(" '")
-    return head + rest.rpartition("'")[2] if rest else reason

@@ -78,8 +78,10 @@ class _Teacher:
         name = f"{question.id}/{variant}-{detour}"
         try:
             result = runtime.run(question.question)
-        except (PolicyStuckError, ScriptError) as error:
+        except PolicyStuckError as error:
             return Derived(None, Skipped(name, str(error)))
+        except ScriptError as error:
+            return Derived(None, Skipped(name, f"a field of its teacher is not what the team allows: {error}"))
         if result.status != "finished" or result.error or result.parse_failures:
             return Derived(None, Skipped(name, result.error or f"its episode ended as {result.status}"))
         return Derived(_record(result, policy, name, question.id), None)

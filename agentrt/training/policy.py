@@ -18,7 +18,8 @@ from agentrt_tools.titles import without_qualifier
 Detour = Literal["none", "middle", "last", "wrong"]
 """What goes wrong on purpose: nothing, a page that does not help before or after the gold pages, or a wrong answer."""
 
-_LONGEST_QUOTE: Final = 14  # words; 48 tokens of thought hold about as much, with a title and an answer
+_LONGEST_QUOTE: Final = 13  # words; 48 tokens of thought hold about as much, with a title and an answer
+_SHORT_QUOTE: Final = 8  # words, where a quotation shows nothing in particular, or two must fit
 _LINKS: Final = " Links: "
 _RANKED: Final = re.compile(r"\[\d+\] ")
 
@@ -152,7 +153,7 @@ class GoldPolicy:
         if not reachable:
             return self._search_for(unread)
         title = min(reachable, key=lambda t: (self._holds_answer(t), self._rank(t)))
-        if not self._pages:
+        if not self._pages or (self._move is not None and self._move.action == "Search"):
             return Move(self._rng.choice(_READ_FIRST).format(title=title), "Retrieve", title)
         if self._pages[-1].title not in self._question.titles:
             template = self._rng.choice(_NO_HELP)
@@ -169,7 +170,7 @@ class GoldPolicy:
                 self._searched.add(name)
                 thought = self._quoting(_SEARCH_NEXT, self._pages[-1].title, keep=name, title=name)
                 return Move(thought, "Search", name)
-        raise PolicyStuckError(f"its page {unread[0]!r} is neither listed nor mentioned")
+        raise PolicyStuckError(f"its page is neither listed nor mentioned: {unread[0]!r}")
 
     def _aside(self) -> Move | None:
         """Read a page that is no gold page: a mistake, which the next thought must get over."""
@@ -186,7 +187,7 @@ class GoldPolicy:
         if template == _FINISH and self._question.kind == "comparison" and len(self._question.titles) == 2:
             other = next((page.title for page in self._pages if page.title in self._question.titles), shown.title)
             if other != shown.title:
-                first, second = sorted((other, shown.title), key=self._question.titles.index)
+                first, second = sorted((other, shown.title), key=[page.title for page in self._pages].index)
                 return Move(self._quoting_two(first, second, answer), "Finish", answer)
         return Move(self._quoting(template, shown.title, keep=keep, answer=answer), "Finish", answer)
 
@@ -251,14 +252,14 @@ class GoldPolicy:
     def _quoting(self, template: str, page: str, *, keep: str, **values: str) -> str:
         """`template` with the longest quotation from `page` that fits."""
         sentence, name = self._sentence(page, keep), without_qualifier(keep)
-        for words in range(_LONGEST_QUOTE, 2, -1):
+        for words in range(_LONGEST_QUOTE if name and name in sentence else _SHORT_QUOTE, 2, -1):
             thought = template.format(page=page, quote=quote(sentence, name, words), **values)
             if self._fits("thought", thought):
                 return thought
         raise PolicyStuckError("its titles are too long for a thought")
 
     def _quoting_two(self, first: str, second: str, answer: str) -> str:
-        for words in range(_LONGEST_QUOTE // 2 + 1, 2, -1):
+        for words in range(_SHORT_QUOTE, 2, -1):
             thought = _FINISH_TWO.format(
                 page=first,
                 quote=quote(self._sentence(first, ""), "", words),

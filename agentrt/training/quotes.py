@@ -14,21 +14,22 @@ _NO_NAMES: Final = frozenset(
 
 
 def quote(sentence: str, keep: str, max_words: int) -> str:
-    """At most `max_words` words of `sentence`, with the first occurrence of `keep` in them if it is there.
+    """At most `max_words` words of `sentence`, with the first occurrence of `keep` among them if it is there.
 
-    The words before `keep` come first: they say what it is. From the start of the sentence where that fits, so that
-    a quotation starts like a clause; without a comma or full stop at its end.
+    The words before `keep` say what it is, so a quotation ends with it, unless the sentence starts with it. No comma
+    or full stop is left at the end, and quotation marks inside become single.
     """
     words = [match.span() for match in _WORD.finditer(sentence)]
+    at = sentence.find(keep) if keep else 0
     if not words:
         return ""
-    at = sentence.find(keep) if keep else 0
-    begin, end = (at, at + len(keep)) if at >= 0 else (0, 0)
-    last = next((i for i, (_, stop) in enumerate(words) if stop >= end), len(words) - 1)
-    first = next((i for i, (_, stop) in enumerate(words) if stop > begin), 0)
-    start = min(max(0, last + 1 - max_words), first)
-    stop = max(last + 1, min(len(words), start + max_words) if start == 0 and last + 1 < 4 else last + 1)
-    return sentence[words[start][0] : words[stop - 1][1]].rstrip(" .,;:").replace('"', "'")
+    first = next((i for i, (_, stop) in enumerate(words) if stop > max(at, 0)), 0)
+    last = next((i for i, (_, stop) in enumerate(words) if stop >= at + len(keep)), first) if at >= 0 else 0
+    if first < 2:
+        start, stop = 0, max(last + 1, max_words)
+    else:
+        start, stop = min(max(0, last + 1 - max_words), first), last + 1
+    return sentence[words[start][0] : words[:stop][-1][1]].rstrip(" .,;:").replace('"', "'")
 
 
 def wrong_answer(answer: str, question: str, texts: Iterable[str], rng: random.Random) -> str | None:

@@ -43,7 +43,7 @@ class GoldQuestion:
 
 
 class Skipped(NamedTuple):
-    """A question that gives no trajectory."""
+    """A question that gives no trajectory. A reason reads "what is wrong: the value", the value left out if none."""
 
     id: str
     reason: str
@@ -92,7 +92,7 @@ def _question(row: dict[str, Any], corpus: OfflineCorpus) -> GoldQuestion | str:
         title = clean_title(str(fact["title"]))
         article = corpus.article(title)
         if article is None:
-            return f"its page {title!r} is not in the corpus"
+            return f"its page is not in the corpus: {title!r}"
         if fact["sent_id"] < len(article.sentences):  # HotpotQA has facts beyond the paragraph's end
             found.append(Fact(article.title, one_line(article.sentences[fact["sent_id"]])))
     if not found:
@@ -106,7 +106,7 @@ def _question(row: dict[str, Any], corpus: OfflineCorpus) -> GoldQuestion | str:
         facts=tuple(found),
     )
     if not question.polar and not _on_a_page(answer, question.titles, corpus):
-        return f"its answer {answer!r} is on none of its pages"
+        return f"its answer is on none of its pages: {answer!r}"
     return question
 
 

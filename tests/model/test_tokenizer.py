@@ -12,7 +12,7 @@ from agentrt.errors import BackboneError
 from agentrt.model.tiny import tiny_tokenizer
 from agentrt.model.tokenizer import Tokenizer
 
-BYTE_LEVEL = tiny_tokenizer([("\u0120", "I"), ("t", "h"), ("]", "\u010a")])
+BYTE_LEVEL = tiny_tokenizer([("\u0120", "I"), ("t", "h"), ("]", ".")])
 
 
 def _sentencepiece(style: str) -> Tokenizer:
@@ -53,10 +53,8 @@ def test_texts_of_segments_concatenate(segments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("style", ["normalizer", "pre_tokenizer"])
-@pytest.mark.parametrize("text", [" and b", "and", "  a\n\u00e9\U0001f389", "\u2581 a", "b </s> a"])
+@pytest.mark.parametrize("text", [" and b", "and", "  a\n\u00e9\U0001f389", "b </s> a"])
 def test_sentencepiece_adds_no_space_before_a_segment(style: str, text: str) -> None:
-    if text.startswith("\u2581"):
-        pytest.xfail("sentencepiece spells a space as U+2581 and cannot tell the two apart")
     tokenizer = _sentencepiece(style)
     ids = [*tokenizer.encode(text), *tokenizer.encode(text)]
     assert tokenizer.decode(ids) == text + text
@@ -75,8 +73,8 @@ def test_a_special_token_is_spelled_out_in_decoding() -> None:
 
 
 def test_token_texts_show_merged_tokens() -> None:
-    ids = BYTE_LEVEL.encode("x I th]\n")
-    assert [BYTE_LEVEL.token_text(token) for token in ids] == ["x", " I", " ", "th", "]\n"]
+    ids = BYTE_LEVEL.encode("x I th].")
+    assert [BYTE_LEVEL.token_text(token) for token in ids] == ["x", " I", " ", "th", "]."]
 
 
 def test_streaming_holds_back_an_unfinished_character() -> None:

@@ -104,7 +104,9 @@ class ReBaseShared(PreLRShared):
             return keys, self.with_lr(agent, layer, values)
 
         if not base:
-            empty = torch.zeros(0, self.model.model.config.num_key_value_heads, self.model.stack.layers[0].self_attn.head_dim)
+            empty = torch.zeros(
+                0, self.model.model.config.num_key_value_heads, self.model.stack.layers[0].self_attn.head_dim
+            )
             for layer in range(self.model.num_layers):
                 self.caches["k", layer], self.caches["v", layer] = empty, empty
         return self.model.forward(agent, self.token_ids[done:], done, cache)

@@ -1,0 +1,37 @@
+"""`agentrt doctor`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+NO_ADAPTERS = [f"--set=roles.{role}.adapter=none" for role in ("plan", "action", "reflect")]
+
+
+def checks(stdout: str) -> dict[str, dict[str, str]]:
+    return {line["name"]: line for line in map(json.loads, stdout.splitlines())}
+
+
+def test_a_machine_without_the_model_is_told_how_to_get_it(cli: Any, tmp_path: Path) -> None:
+    env = {"AGENTRT_CACHE": str(tmp_path / "cache"), "HF_HUB_CACHE": str(tmp_path / "hub")}
+    result = cli("doctor", "--offline", "--json", *NO_ADAPTERS, env=env)
+    assert result.exit_code == 0
+    found = checks(result.stdout)
+    assert found["python"]["state"] == "ok"
+    assert found["torch"]["state"] == "ok"
+    assert found["team"]["state"] == "ok"
+    assert found["cache folder"]["value"] == str(tmp_path / "cache")
+    assert (found["model"]["state"], found["hub"]["value"]) == ("warn", "not asked (offline)")
+    assert "agentrt models fetch smollm2-135m" in found["model"]["value"]
+    assert {"threads", "cpu", "device", "disk"} <= found.keys()
+
+
+def test_a_team_that_cannot_run_ends_with_5(cli: Any) -> None:
+    result = cli("doctor", "--offline", "--json", "--set", "roles.plan.adapter=nowhere")
+    assert result.exit_code == 5
+    assert checks(result.stdout)["team"]["state"] == "fail"
+    assert "no adapter folder" in checks(result.stdout)["team"]["value"]
+
+
+def test_people_get_a_table(cli: Any) -> None:
+    lines = cli("doctor", "--offline", *NO_ADAPTERS).stdout.splitlines()
+    assert lines[0].split() == ["check", "state", "value"]

@@ -1,0 +1,114 @@
+"""What a run prints, for people and as JSON, with a scripted engine in place of a model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentrt.cli.episode import play
+from agentrt.cli.output import Output
+from agentrt.config.team import Override, Team
+from agentrt.evaluate.datasets import Question
+from agentrt.runtime.episode import Runtime
+from agentrt.runtime.events import parse_event
+from agentrt.testing import FakeTool, ScriptedEngine
+from agentrt_tools import ToolFailed, ToolResult
+
+QUESTION = Question("q1", "mini", "eval", "easy", "bridge", "Where was the painter born?", "Delft")
+ANSWERED = [
+    *("I look for the painter.", "Search", "painter"),
+    *("I know it now.", "Finish", "Delft"),
+    *("It is in the text.", "right"),
+]
+
+
+def runtime(script: list[str], *, answer: str | ToolFailed = "", overrides: dict[str, object] | None = None) -> Runtime:
+    found = ToolResult(answer, titles=("Painter",)) if isinstance(answer, str) else answer
+    changes = [Override(tuple(name.split(".")), value, name) for name, value in (overrides or {}).items()]
+    tools = {
+        "Search": FakeTool("offline.search", {"painter": found}),
+        "Retrieve": FakeTool("offline.page"),
+        "Lookup": FakeTool("offline.lookup"),
+    }
+    team = Team.load("search", overrides=changes, need_adapters=False)
+    return Runtime(team, engine=ScriptedEngine(script), tools=tools)
+
+
+def test_people_see_turns_answer_score_and_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with runtime(ANSWERED, answer="The painter was born in Delft.") as rt:
+        code = play(rt, QUESTION, Output(), tokens=True, folder=Path())
+    text = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert code == 0
+    assert lines[0] == "Question: Where was the painter born?"
+    assert "1 plan thought I look for the painter." in lines
+    assert "plan action Search" in lines
+    assert "action argument painter" in lines
+    assert "Search observes The painter was born in Delft." in lines
+    assert "2 plan thought I know it now." in lines
+    assert "action argument Delft" in lines
+    assert "reflect verdict right" in lines
+    assert "Answer: Delft" in lines
+    assert "right: the answer is Delft (F1 1.00)" in lines
+    assert "role turns reused recomputed generated TTFT tokens/s KV" in lines
+    assert [line.split()[:2] for line in lines if line.startswith(("plan 4", "action 2", "reflect 2"))] == [
+        ["plan", "4"],
+        ["action", "2"],
+        ["reflect", "2"],
+    ]
+    assert "tools: 1 calls, 0 misses, 0 retries, no failures" in lines
+
+
+def test_streamed_or_not_the_text_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for tokens in (True, False):
+        with runtime(ANSWERED, answer="The painter was born in Delft.") as rt:
+            play(rt, QUESTION, Output(), tokens=tokens, folder=Path())
+        lines = capsys.readouterr().out.splitlines()
+        shown.append([line for line in lines if "run " not in line and " s: model" not in line])
+    assert shown[0] == shown[1]
+
+
+def test_json_is_one_event_a_line_and_people_read_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with runtime(ANSWERED, answer="The painter was born in Delft.") as rt:
+        play(rt, QUESTION, Output(as_json=True), tokens=False, folder=Path())
+    out, err = capsys.readouterr()
+    events = [parse_event(line) for line in out.splitlines()]
+    assert {event.event for event in events} == {
+        *("run_started", "turn_started", "turn_finished", "tool_called", "tool_finished", "run_finished")
+    }
+    last = json.loads(out.splitlines()[-1])
+    assert (last["event"], last["status"], last["answer"]) == ("run_finished", "finished", "Delft")
+    assert last["score"]["correct"] is True
+    assert {"steps", "usage", "timing", "tool_health", "run_id", "seed", "scheme"} <= last.keys()
+    assert "Answer: Delft" in err
+
+
+def test_a_question_without_gold_answer_has_no_score(capsys: pytest.CaptureFixture[str]) -> None:
+    with runtime(ANSWERED, answer="Born in Delft.") as rt:
+        assert play(rt, "Where?", Output(as_json=True), tokens=False, folder=Path()) == 0
+    assert "score" not in json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_quiet_leaves_the_answer_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with runtime(ANSWERED, answer="Born in Delft.") as rt:
+        play(rt, "Where?", Output(quiet=True), tokens=False, folder=Path())
+    assert capsys.readouterr().out == "Answer: Delft\n"
+
+
+def test_a_limit_ends_with_3_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    script = ["I look.", "Search", "painter", "I look on.", "Search", "other"]
+    with runtime(script, answer="A painter.", overrides={"limits.max_steps": 2}) as rt:
+        assert play(rt, QUESTION, Output(), tokens=False, folder=Path()) == 3
+    text = capsys.readouterr().out
+    assert "No answer: limit:steps" in text
+    assert "wrong: the answer is Delft" in text
+
+
+def test_failing_tools_end_with_4_and_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = ToolFailed("auth", "the key was refused")
+    with runtime(["I look.", "Search", "painter"], answer=failed, overrides={"limits.max_tool_errors": 0}) as rt:
+        assert play(rt, QUESTION, Output(), tokens=False, folder=Path()) == 4
+    text = capsys.readouterr().out
+    assert "FAILED (auth)" in text
+    assert "failures: 1 auth" in text

@@ -1,0 +1,39 @@
+"""An engine over a tiny model, per scheme."""
+
+import copy
+
+import pytest
+
+from agentrt.engine import Engine
+from agentrt.engine.engine import EngineConfig
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.backbone import Backbone
+from agentrt.schemes.parse import make_scheme
+from tests.models import make
+
+
+@pytest.fixture
+def open_engine(tmp_path):
+    """open_engine(scheme, family, **config): an engine that is closed after the test, its books checked."""
+    engines = []
+    models = {}
+
+    def build(scheme="pre_lr_shared", family="llama", targets=("q_proj", "v_proj"), **config):
+        key = (family, targets)
+        if key not in models:
+            models[key] = make(tmp_path / f"{family}{len(models)}", family, targets=targets)
+        model, folders = models[key]
+        backbone = Backbone(copy.deepcopy(model))
+        adapters = AdapterSet.load(folders, backbone.shapes, base_names=backbone.names, dtype=backbone.dtype)
+        limits = {"segment_slots": 64, "poison": True, **config}
+        engine = Engine(backbone, adapters, make_scheme(scheme), config=EngineConfig(**limits))
+        engine.model, engine.folders = model, folders
+        engines.append(engine)
+        return engine
+
+    yield build
+    for engine in engines:
+        if engine.stats().sessions:
+            engine.check_integrity()
+        engine.close()
+        assert engine.stats().held_bytes == 0

@@ -1,0 +1,218 @@
+"""The engine as its callers see it: turns, cancellation, crops, forks, budgets, errors; the books after each."""
+
+import threading
+
+import pytest
+import torch
+
+from agentrt.errors import (
+    CacheFullError,
+    EngineClosedError,
+    EngineError,
+    SchemeError,
+    TurnCancelledError,
+    UsageError,
+)
+from agentrt.model.sampling import Sampling
+from agentrt.schemes import SCHEMES
+from tests.models import random_turns
+
+pytestmark = pytest.mark.parametrize("scheme", SCHEMES)
+
+
+def play(engine, turns, session=None):
+    """Run turns (agent, context, forced): as many tokens as `forced` has are generated greedily."""
+    session = session or engine.session(preamble=[4, 8, 15])
+    for agent, context, forced in turns:
+        session.turn(agent, context, Sampling(max_new_tokens=len(forced))).result  # noqa: B018
+    return session
+
+
+def test_greedy_tokens_do_not_depend_on_company_or_chunks(open_engine, scheme):
+    engine = open_engine(scheme)
+    alone = [play(engine, random_turns(seed)).trajectory.token_ids for seed in range(4)]
+    crowd = open_engine(scheme, max_step_tokens=5, idle_chunk_tokens=3)
+    found = [None] * 4
+
+    def run(seed):
+        found[seed] = play(crowd, random_turns(seed)).trajectory.token_ids
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in (2, 0, 3, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == alone
+
+
+def test_iterating_a_turn_yields_the_tokens_of_its_result(open_engine, scheme):
+    session = open_engine(scheme).session()
+    turn = session.turn("plan", [1, 2, 3], Sampling(max_new_tokens=6))
+    streamed = list(turn)
+    assert tuple(streamed) == turn.result.token_ids
+    assert turn.result.finish_reason == "length"
+    assert session.trajectory.token_ids == [1, 2, 3, *streamed]
+    assert session.trajectory.num_processed == 8
+
+
+def test_usage_counts_what_was_read_and_what_was_read_again(open_engine, scheme):
+    session = open_engine(scheme).session()
+    session.turn("plan", [1] * 10, Sampling(max_new_tokens=4)).result  # noqa: B018
+    usage = session.turn("action", [2] * 5, Sampling(max_new_tokens=3)).result.usage
+    assert usage.context_tokens == 6  # five new ones and plan's last
+    again = {"non_shared": 13, "rebase_shared": 6 + 2}.get(scheme, 0)
+    assert usage.recomputed_tokens == again
+    assert usage.reused_tokens == (0 if scheme == "non_shared" else 13)
+    assert usage.generated_tokens == 3
+    assert 0 < usage.ttft_s <= usage.submit_to_first_token_s
+    assert usage.kv_bytes > 0
+
+
+def test_a_cancelled_turn_leaves_the_session_at_its_last_boundary(open_engine, scheme):
+    engine = open_engine(scheme)
+    session = play(engine, random_turns(1, count=3))
+    twin = play(engine, random_turns(1, count=3))
+    before = list(session.trajectory.token_ids)
+    held = session.kv_bytes
+    turn = session.turn("action", [1, 2, 3], Sampling(max_new_tokens=200))
+    tokens = iter(turn)
+    next(tokens)
+    tokens.close()
+    with pytest.raises(TurnCancelledError):
+        turn.result  # noqa: B018
+    session.settle()
+    twin.settle()
+    assert session.trajectory.token_ids == before
+    assert session.kv_bytes == twin.kv_bytes <= held
+    again = play(engine, random_turns(2, count=3), session).trajectory
+    assert again.token_ids == play(engine, random_turns(2, count=3), twin).trajectory.token_ids
+
+
+def test_context_appended_before_a_failed_turn_stays(open_engine, scheme):
+    session = open_engine(scheme).session()
+    session.append([9, 8, 7])
+
+    def broken(generated):
+        raise RuntimeError("stop function of the caller")
+
+    turn = session.turn("plan", [6], Sampling(max_new_tokens=5, stop=broken))
+    with pytest.raises(RuntimeError, match="of the caller"):
+        turn.result  # noqa: B018
+    assert session.trajectory.token_ids == [9, 8, 7]
+    assert session.trajectory.num_processed == 0
+    assert session.turn("plan", [6], Sampling(max_new_tokens=2)).result.usage.context_tokens == 4
+
+
+def test_a_full_budget_refuses_the_turn_and_nothing_else(open_engine, scheme):
+    engine = open_engine(scheme)
+    probe = play(engine, random_turns(1, count=2))
+    probe.settle()
+    per_token = probe.kv_bytes / max(probe.trajectory.num_processed, 1)
+    small = open_engine(scheme, kv_budget_bytes=int(60 * per_token))
+    session = play(small, [("plan", [1] * 9, [0] * 3)])
+    with pytest.raises(CacheFullError, match="KV budget"):
+        session.turn("plan", [2] * 150, Sampling(max_new_tokens=9)).result  # noqa: B018
+    assert len(session.trajectory) == 3 + 9 + 3
+    small.check_integrity()
+    assert session.turn("plan", [2], Sampling(max_new_tokens=2)).result.finish_reason == "length"
+
+
+def test_crop_and_replay_give_the_same_continuation(open_engine, scheme):
+    engine = open_engine(scheme)
+    session = play(engine, random_turns(4, count=3))
+    length = len(session.trajectory)
+    first = play(engine, random_turns(5, count=2), session).trajectory.token_ids[length:]
+    session.crop(length)
+    assert session.trajectory.num_processed <= length
+    session.crop(length - 1)
+    assert len(session.trajectory) == length - 1
+    assert len(first) > 0
+    engine.check_integrity()
+    assert session.turn("plan", [3], Sampling(max_new_tokens=2)).result.usage.generated_tokens == 2
+
+
+def test_a_fork_shares_every_slot_and_both_branches_go_on(open_engine, scheme):
+    engine = open_engine(scheme)
+    session = play(engine, random_turns(6, count=4))
+    session.settle()
+    held = engine.stats().held_bytes
+    fork = session.fork()
+    assert engine.stats().held_bytes == held
+    left = play(engine, random_turns(7, count=3), session).trajectory.token_ids
+    right = play(engine, random_turns(7, count=3), fork).trajectory.token_ids
+    assert left == right
+    session.close()
+    assert play(engine, random_turns(8, count=1), fork).trajectory.token_ids[: len(right)] == right
+
+
+def test_a_turn_with_nothing_new_reads_the_last_token_again(open_engine, scheme):
+    engine = open_engine(scheme)
+    session = engine.session()
+    session.turn("plan", [1, 2, 3, 4, 5], Sampling(max_new_tokens=3)).result  # noqa: B018
+    session.crop(session.trajectory.num_processed)  # drop the token that is held for the next turn
+    usage = session.turn("plan", [], Sampling(max_new_tokens=2)).result.usage
+    assert usage.context_tokens == 1
+    assert len(session.trajectory) == 9
+
+
+def test_misuse_is_named_and_the_engine_goes_on(open_engine, scheme):
+    engine = open_engine(scheme, max_context=64)
+    session = engine.session()
+    with pytest.raises(UsageError, match="empty"):
+        session.turn("plan")
+    with pytest.raises(UsageError, match="unknown adapter 'critic'; this engine has: plan, action, reflect"):
+        session.turn("critic", [1])
+    with pytest.raises(UsageError, match="outside the vocabulary"):
+        session.append([1, 999])
+    with pytest.raises(UsageError, match="exceed the limit of 64"):
+        session.turn("plan", [1] * 60, Sampling(max_new_tokens=5))
+    with pytest.raises(UsageError, match="temperature"):
+        Sampling(temperature=-1)
+    turn = session.turn("plan", [1], Sampling(max_new_tokens=60))
+    with pytest.raises(EngineError, match="running"):
+        session.turn("plan", [1])
+    turn.cancel()
+    session.close()
+    session.close()
+    with pytest.raises(EngineClosedError):
+        session.append([1])
+    assert engine.session().turn("plan", [1], Sampling(max_new_tokens=2)).result.usage.generated_tokens == 2
+    engine.close()
+    engine.close()
+    with pytest.raises(EngineClosedError):
+        engine.session()
+
+
+def test_an_error_inside_a_step_is_reported_and_survived(open_engine, scheme):
+    engine = open_engine(scheme)
+    session = play(engine, random_turns(1, count=2))
+    session.settle()
+    before = list(session.trajectory.token_ids)
+    fault = engine.backbone.model.lm_head.register_forward_pre_hook(lambda module, rows: 1 / 0)
+    with pytest.raises(EngineError, match="ZeroDivisionError"):
+        session.turn("plan", [1, 2], Sampling(max_new_tokens=3)).result  # noqa: B018
+    fault.remove()
+    assert session.trajectory.token_ids == before
+    engine.check_integrity()
+    assert session.turn("plan", [1, 2], Sampling(max_new_tokens=3)).result.usage.generated_tokens == 3
+
+
+def test_sampling_is_reproducible_and_seeded(open_engine, scheme):
+    engine = open_engine(scheme)
+
+    def draw(seed):
+        sampling = Sampling(max_new_tokens=12, temperature=1.5, top_k=50, top_p=0.95, seed=seed)
+        return engine.session().turn("plan", [1, 2, 3], sampling).result.token_ids
+
+    assert draw(1) == draw(1)
+    assert draw(1) != draw(2)
+
+
+def test_key_adapters_are_refused_where_keys_would_be_shared_unadapted(open_engine, scheme):
+    targets = ("q_proj", "k_proj", "v_proj", "o_proj")
+    if scheme in ("non_shared", "full_shared"):
+        session = play(open_engine(scheme, targets=targets), random_turns(1))
+        assert torch.isfinite(torch.tensor(session.kv_bytes))
+    else:
+        with pytest.raises(SchemeError, match=r"k_proj.*use non_shared or full_shared"):
+            open_engine(scheme, targets=targets)

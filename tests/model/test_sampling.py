@@ -1,0 +1,56 @@
+"""Sampling: cuts, constraints and counter-based draws."""
+
+import pytest
+import torch
+
+from agentrt.errors import UsageError
+from agentrt.model.sampling import PRESETS, Sampling, sample
+
+LOGITS = torch.tensor([0.0, 3.0, 2.0, 1.0, -1.0])
+
+
+def draws(sampling, allowed=None, count=300):
+    return [sample(LOGITS, sampling, position, allowed).token_id for position in range(count)]
+
+
+def test_greedy_takes_the_best_allowed_token():
+    assert sample(LOGITS, Sampling(), 0, None).token_id == 1
+    assert sample(LOGITS, Sampling(), 0, [4, 3, 0]).token_id == 3
+
+
+def test_logprobs_are_the_models_own():
+    expected = LOGITS.log_softmax(-1)
+    assert sample(LOGITS, Sampling(temperature=9.0, seed=3), 5, [4]).logprob == pytest.approx(float(expected[4]))
+
+
+def test_draws_depend_on_seed_and_position_alone():
+    hot = Sampling(temperature=2.0, seed=7)
+    assert draws(hot) == draws(hot)
+    assert draws(hot) != draws(Sampling(temperature=2.0, seed=8))
+    assert draws(hot, count=100) == draws(hot)[:100]
+
+
+def test_frequencies_follow_the_distribution():
+    counts = torch.bincount(torch.tensor(draws(Sampling(temperature=1.0, seed=1), count=4000)), minlength=5) / 4000
+    assert torch.allclose(counts, LOGITS.softmax(-1), atol=0.03)
+
+
+def test_cuts_drop_the_tail():
+    assert set(draws(Sampling(temperature=5.0, top_k=2))) == {1, 2}
+    assert set(draws(Sampling(temperature=1.0, top_p=0.6))) == {1}
+    assert set(draws(Sampling(temperature=1.0, top_p=0.7))) == {1, 2}
+
+
+@pytest.mark.parametrize("bad", [{"max_new_tokens": 0}, {"temperature": -0.1}, {"top_p": 0}, {"top_k": -1}])
+def test_settings_out_of_range_are_named(bad):
+    with pytest.raises(UsageError, match=next(iter(bad))):
+        Sampling(**bad)
+
+
+def test_a_constraint_without_choices_is_an_error():
+    with pytest.raises(UsageError, match="allows no first token"):
+        sample(LOGITS, Sampling(), 0, [])
+
+
+def test_presets_are_valid_settings():
+    assert all(Sampling(**preset) for preset in PRESETS.values())

@@ -1,0 +1,221 @@
+"""Invariants 4.1 and 4.2 of DESIGN.md and oracles 2, 3, 4, 6 and 12 of SCHEMES.md, on tiny models in fp32."""
+
+import copy
+import shutil
+
+import pytest
+import torch
+
+from agentrt.schemes import SCHEMES
+from tests.models import AGENTS, FAMILIES, make, random_turns
+from tests.reference.dense import DenseModel
+from tests.rig import Rig
+from tests.schemes.test_dense_reference import assert_close
+
+QV = ("q_proj", "v_proj")
+
+
+def stock_logits(model, ids):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids])).logits[0]
+
+
+def peft_logits(dense, agent, ids):
+    dense.peft_model.set_adapter(agent)
+    with torch.no_grad():
+        return dense.peft_model(input_ids=torch.tensor([ids])).logits[0]
+
+
+def rows_of(ids, turn_start, context, forced, logits):
+    first = turn_start + len(context) - 1
+    return logits[first : first + len(forced)]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_with_b_zero_every_scheme_is_the_stock_model(tmp_path, scheme, family):
+    model, folders = make(tmp_path, family, zero_b=True)
+    rig = Rig(model, folders, scheme)
+    for agent, context, forced in random_turns(seed=1):
+        start = len(rig.trajectory)
+        got = rig.turn(agent, context, forced)
+        ids = rig.trajectory.token_ids
+        assert_close(got, rows_of(ids, start, context, forced, stock_logits(model, ids)), agent)
+
+
+@pytest.mark.parametrize("scheme", ["non_shared", "full_shared", "pre_lr_shared"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_with_one_agent_a_scheme_is_transformers_and_peft(tmp_path, scheme, family):
+    model, folders = make(tmp_path, family)
+    rig = Rig(model, folders, scheme)
+    dense = DenseModel(copy.deepcopy(model), folders)
+    for _, context, forced in random_turns(seed=2):
+        start = len(rig.trajectory)
+        got = rig.turn("action", context, forced)
+        ids = rig.trajectory.token_ids
+        assert_close(got, rows_of(ids, start, context, forced, peft_logits(dense, "action", ids)), start)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rebase_shared_is_transformers_and_peft_in_its_first_turn(tmp_path, family):
+    model, folders = make(tmp_path, family)
+    rig = Rig(model, folders, "rebase_shared")
+    ids, forced = [3, 99, 17, 4, 4, 180, 23], [8, 1, 60]
+    got = rig.turn("reflect", ids, forced)
+    dense = DenseModel(copy.deepcopy(model), folders)
+    assert_close(got, peft_logits(dense, "reflect", ids + forced[:2])[len(ids) - 1 :], family)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_non_shared_is_transformers_and_peft_for_every_agent(tmp_path, family):
+    model, folders = make(tmp_path, family)
+    rig = Rig(model, folders, "non_shared", preamble=[1, 2, 3])
+    dense = DenseModel(copy.deepcopy(model), folders)
+    for agent, context, forced in random_turns(seed=4, count=9):
+        start = len(rig.trajectory)
+        got = rig.turn(agent, context, forced)
+        ids = rig.trajectory.token_ids
+        assert_close(got, rows_of(ids, start, context, forced, peft_logits(dense, agent, ids)), agent)
+
+
+@pytest.mark.parametrize("scheme", ["full_shared", "pre_lr_shared"])
+def test_identical_weights_under_three_names_equal_non_shared(tmp_path, scheme):
+    model, folders = make(tmp_path / "one")
+    same = {agent: shutil.copytree(folders["plan"], tmp_path / agent) for agent in AGENTS}
+    ours, exact = Rig(model, same, scheme), Rig(model, same, "non_shared")
+    for agent, context, forced in random_turns(seed=5):
+        assert_close(ours.turn(agent, context, forced), exact.turn(agent, context, forced), agent)
+
+
+def test_pre_lr_shared_deposits_every_column_from_the_speakers_states(tmp_path):
+    model, folders = make(tmp_path)
+    shared, exact = Rig(model, folders, "pre_lr_shared"), Rig(model, folders, "non_shared")
+    shared.turn("plan", [5, 6, 7, 8, 9], [1, 2, 3])
+    exact.turn("plan", [5, 6, 7, 8, 9], [1, 2, 3])
+    hidden = capture_value_inputs(copy.deepcopy(model), folders, "plan", [5, 6, 7, 8, 9, 1, 2])
+    for layer in range(3):
+        assert_close(shared.dense("base", "k", layer), exact.dense("plan", "k", layer), layer)
+        for agent in AGENTS:
+            a = shared.adapters.value_down([agent], layer)
+            assert_close(shared.dense(agent, "lr", layer), hidden[layer] @ a, (agent, layer))
+
+
+def test_rebase_shared_holds_a_plain_adapter_free_cache(tmp_path):
+    model, folders = make(tmp_path, "qwen3")
+    rig = Rig(model, folders, "rebase_shared", preamble=[2, 4, 6])
+    turns = random_turns(seed=6)
+    for agent, context, forced in turns:
+        rig.turn(agent, context, forced)
+    ids = rig.trajectory.token_ids[: rig.trajectory.num_processed]
+    hidden = capture_value_inputs(copy.deepcopy(model), folders, "", ids)
+    plain = Rig(model, folders, "non_shared")
+    plain.turn("", ids, [0])
+    for layer in range(3):
+        for part in ("k", "v"):
+            assert_close(rig.dense("base", part, layer), plain.dense("", part, layer), (part, layer))
+        for agent in AGENTS:
+            neutral = hidden[layer] @ rig.adapters.value_down([agent], layer)
+            column = rig.dense(agent, "lr", layer)
+            for processed in rig.trajectory.processed:
+                span = slice(processed.start, processed.end)
+                if processed.path != agent:
+                    assert_close(column[span], neutral[span], (agent, layer, processed))
+                elif layer:
+                    assert not torch.allclose(column[span], neutral[span], atol=1e-3), "own column is adapted"
+
+
+def test_processing_path_differs_from_author_at_turn_boundaries(tmp_path):
+    model, folders = make(tmp_path)
+    rig = Rig(model, folders, "rebase_shared")
+    rig.turn("plan", [1, 2], [3, 4])
+    rig.turn("action", [5], [6])
+    assert [(s.start, s.end, s.author) for s in rig.trajectory.spans if s.kind == "generated"] == [
+        (2, 3, "plan"),
+        (3, 4, "plan"),
+        (5, 6, "action"),
+    ]
+    assert [tuple(p) for p in rig.trajectory.processed] == [(0, 3, "plan"), (3, 5, "action")]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"r": 4, "alpha": 12},
+        {"r": 4, "alpha": 12, "use_rslora": True},
+        {"r": 3, "alpha": 7, "rank_pattern": {"layers.1.self_attn.v_proj": 6}, "alpha_pattern": {"v_proj": 5}},
+        {"r": 5, "alpha": 2, "layers_to_transform": [0, 2]},
+    ],
+    ids=["alpha", "rslora", "patterns", "some layers"],
+)
+def test_scaling_is_applied_once_per_layer(tmp_path, scheme, options):
+    """First turn against peft, then a handover against the dense definition."""
+    from tests.reference.schemes import REFERENCES
+
+    model, folders = make(tmp_path, "qwen2", **options)
+    rig = Rig(model, folders, scheme)
+    dense = DenseModel(copy.deepcopy(model), folders)
+    reference = REFERENCES[scheme](dense, AGENTS)
+    for index, (agent, context, forced) in enumerate(random_turns(seed=9, count=4)):
+        got = rig.turn(agent, context, forced)
+        assert_close(got, reference.turn(agent, context, forced), agent)
+        if index == 0:
+            ids = rig.trajectory.token_ids
+            assert_close(got, rows_of(ids, 0, context, forced, peft_logits(dense, agent, ids)), "peft")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
+    from agentrt.model.tiny import tiny_adapter
+    from tests.reference.schemes import REFERENCES
+
+    model, _ = make(tmp_path, "llama")
+    folders = {
+        "plan": tiny_adapter(model, tmp_path / "a", r=2, targets=["q_proj"], seed=1),
+        "action": tiny_adapter(model, tmp_path / "b", r=7, targets=["v_proj", "o_proj"], seed=2),
+        "reflect": tiny_adapter(model, tmp_path / "c", r=3, targets=["q_proj", "v_proj", "down_proj"], seed=3),
+    }
+    rig = Rig(model, folders, scheme)
+    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
+    for agent, context, forced in random_turns(seed=10):
+        assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_bytes_held_equal_the_formula(tmp_path, scheme):
+    """SCHEMES.md section 8, byte for byte, after every turn and inside one."""
+    model, folders = make(tmp_path, r=4)
+    rig = Rig(model, folders, scheme)
+    layers, kv_heads, d, e, rank = 3, 2, 8, 4, 4
+    kv, lr = 2 * layers * kv_heads * d * e, layers * 3 * rank * e
+    seen = dict.fromkeys(AGENTS, 0)
+    for agent, context, forced in random_turns(seed=12):
+        start = rig.trajectory.num_processed
+        rig.store.reset_peak()
+        rig.turn(agent, context, forced)
+        total = rig.trajectory.num_processed
+        seen[agent] = total
+        expected = {
+            "non_shared": sum(seen.values()) * kv,
+            "full_shared": total * kv,
+            "pre_lr_shared": total * (kv + lr),
+            "rebase_shared": total * (kv + lr),
+        }[scheme]
+        assert rig.store.held_bytes == expected
+        private = (total - start) * kv if scheme == "rebase_shared" else 0
+        assert rig.store.peak_bytes == expected + private
+
+
+def capture_value_inputs(model, folders, path, ids):
+    """The input of every layer's v_proj in a plain forward of `path` (adapters off where empty)."""
+    dense = DenseModel(model, folders)
+    seen = {}
+
+    def cache(layer, k, v0, x):
+        seen[layer] = x
+        if path:
+            v0 = v0 + dense.value_term(path, layer, x @ dense.value_a(path, layer).T)
+        return k, v0
+
+    dense.forward(path, ids, 0, cache)
+    return seen
