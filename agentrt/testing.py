@@ -4,6 +4,8 @@
     with Runtime(team, engine=engine, tools={"Search": FakeTool("fake.search")}) as rt:
         assert rt.run("What is the capital of France?").answer == "Paris"
 
+For tests on a real engine there are `tiny_model` and `tiny_adapter`, random weights that read no file.
+
 The scripted engine keeps the engine's rules: what a script writes goes through the same tokens, stops and
 constraints as what a model writes. So a run with a gold policy renders exactly the text to train on.
 """
@@ -11,7 +13,7 @@ constraints as what a model writes. So a run with a gold policy renders exactly 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from agentrt.config.flow import Emits
 from agentrt.config.sections import DialectConfig
@@ -22,7 +24,30 @@ from agentrt.runtime.ports import FinishReason, Tokenizer
 from agentrt.trajectory import Trajectory
 from agentrt_tools import Json, ToolFailed, ToolResult
 
-__all__ = ["ByteTokenizer", "FakeTool", "Script", "ScriptError", "ScriptedEngine", "ScriptedSession", "ScriptedTurn"]
+if TYPE_CHECKING:
+    from agentrt.model.tiny import tiny_adapter, tiny_model
+
+__all__ = [
+    "ByteTokenizer",
+    "FakeTool",
+    "Script",
+    "ScriptError",
+    "ScriptedEngine",
+    "ScriptedSession",
+    "ScriptedTurn",
+    "tiny_adapter",
+    "tiny_model",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """`tiny_model` and `tiny_adapter` come from `agentrt.model.tiny`, imported only when asked for."""
+    if name in ("tiny_adapter", "tiny_model"):
+        from agentrt.model import tiny
+
+        return getattr(tiny, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 Script = Callable[[str, Emits, str], str | Sequence[int]]
 """(adapter, field, text so far) -> the field's text, as it would be read back; or exact token ids."""
@@ -113,8 +138,8 @@ class ScriptedEngine:
         if self.closed:
             raise EngineClosedError("the scripted engine was closed")
         session = ScriptedSession(self)
-        if preamble:
-            session.append(preamble, author="system", kind="preamble")
+        session.append(preamble or (), author="system", kind="preamble")
+        session.trajectory.preamble = len(session.trajectory)
         self.sessions.append(session)
         return session
 

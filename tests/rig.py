@@ -7,7 +7,7 @@ import torch
 from agentrt.cache.store import CacheStore
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
-from agentrt.schemes.parse import make_scheme
+from agentrt.schemes.make import make_scheme
 from agentrt.step import Step
 from agentrt.trajectory import Trajectory
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agentrt import testing
 from agentrt.config.sections import DialectConfig
 from agentrt.errors import EngineClosedError, TurnCancelledError
 from agentrt.model.sampling import Sampling
@@ -124,6 +125,12 @@ def test_a_fake_tool_answers_misses_fails_and_remembers() -> None:
         tool("c", {})
     assert tool("d", {}).miss
     assert tool.calls == ["a", "b", "c", "d"]
+
+
+def test_the_tiny_model_is_shipped_too() -> None:
+    assert testing.tiny_model.__module__ == testing.tiny_adapter.__module__ == "agentrt.model.tiny"
+    with pytest.raises(AttributeError, match="huge_model"):
+        _ = testing.huge_model
 
 
 def test_a_gold_script_renders_the_fields_that_training_renders() -> None:

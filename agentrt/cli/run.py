@@ -42,6 +42,9 @@ def run(
     scheme: SchemeName = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
+    kv_budget: Annotated[
+        float | None, typer.Option("--kv-budget", metavar="GIB", help="Most memory the caches may hold.")
+    ] = None,
     stream: Annotated[
         bool | None, typer.Option("--stream/--no-stream", help="Token by token; default: unless --json or --quiet.")
     ] = None,
@@ -66,6 +69,7 @@ def run(
         "offline": offline,
         "device": device,
         "threads": threads,
+        "kv_budget_gib": kv_budget,
         "corpus": str(corpus) if corpus else None,
     }
     resolved = resolve_settings(flags, sets)
@@ -88,6 +92,7 @@ def run(
         out=settings.out,
         device=settings.device,
         offline=settings.offline,
+        kv_budget_bytes=None if settings.kv_budget_gib is None else int(settings.kv_budget_gib * 2**30),
     ) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
         tokens = not (as_json or quiet) if stream is None else stream

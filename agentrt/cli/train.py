@@ -163,6 +163,7 @@ class _Watch:
         self._quiet = output.quiet
         self._last = 0.0
         self._spent = 0.0
+        self._start: float | None = None
         self._loss: float | None = None
         self._bar: Any = None
         self._task: Any = None
@@ -189,11 +190,15 @@ class _Watch:
         import time
 
         self._loss = facts.loss if self._loss is None else 0.9 * self._loss + 0.1 * facts.loss
-        self._spent += facts.seconds
+        if self._start is None:  # a resumed run starts in the middle
+            self._start = facts.progress
+        else:
+            self._spent += facts.seconds
+        done = facts.progress - self._start
         text = f"{self._role} step {facts.step}/{facts.total_steps} loss {self._loss:.3f}"
         if self._bar is not None:
             self._bar.update(self._task, completed=facts.progress, description=text)
         elif not self._quiet and time.monotonic() - self._last >= self.EVERY_S:
             self._last = time.monotonic()
-            left = self._spent / facts.progress * (1 - facts.progress) if facts.progress else 0.0
-            self._console.print(f"{text}, about {left / 60:.0f} min left", soft_wrap=True)
+            left = f", about {self._spent / done * (1 - facts.progress) / 60:.0f} min left" if done else ""
+            self._console.print(f"{text}{left}", soft_wrap=True)

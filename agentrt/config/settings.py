@@ -33,6 +33,7 @@ class Settings(Strict):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: PositiveInt | None = None
     corpus: Text | None = None
+    kv_budget_gib: Annotated[float, Field(gt=0)] | None = None
     overrides: Mapping[str, Any] = Field(default_factory=dict)
 
 

@@ -21,7 +21,7 @@ from agentrt.model.load import load_model
 from agentrt.model.sampling import Sampling
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.schemes import Scheme
-from agentrt.schemes.parse import make_scheme
+from agentrt.schemes.make import make_scheme
 from agentrt.step import Step
 from agentrt.trajectory import NEUTRAL, Trajectory
 

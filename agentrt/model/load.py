@@ -7,14 +7,15 @@ from typing import Any, Final, Literal, NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from agentrt.errors import BackboneError
 from agentrt.model.families import supported
-from agentrt.model.fetch import Sources, locate
+from agentrt.model.fetch import locate
 from agentrt.model.hashing import hash_folder
 from agentrt.model.progress import Report, progress_bar
+from agentrt.model.sources import Sources
 from agentrt.model.tokenizer import Tokenizer
 
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
@@ -64,22 +65,23 @@ def load_model(
     with progress_bar() if report is None else nullcontext(report) as bar:
         located = locate(name, offline=offline, report=bar, sources=sources)
     folder = located.folder
+    config = _read_config(folder)
     tokenizer = Tokenizer.from_folder(folder)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise BackboneError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} ids but the model only {config.vocab_size}; "
+            "they do not belong together"
+        )
     content_hash = hash_folder(folder)
-    model = _load_weights(folder, wanted).to(target)  # type: ignore[arg-type]  # transformers narrows nn.Module.to
+    model = _load_weights(folder, config, wanted).to(target)  # type: ignore[arg-type]  # transformers narrows nn.Module.to
     model.name_or_path = located.names[0]
     model.train(False)
     model.requires_grad_(False)
-    if tokenizer.vocab_size > model.config.vocab_size:
-        raise BackboneError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} ids but the model only {model.config.vocab_size}; "
-            "they do not belong together"
-        )
     return LoadedModel(model, tokenizer, located.names, content_hash, folder)
 
 
 def choose_device(device: str) -> torch.device:
-    """ "auto" is CUDA where there is one, else the CPU. Raises BackboneError for a device that is not there."""
+    """CUDA where there is one, else the CPU, for "auto". Raises BackboneError for a device that is not there."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -114,14 +116,18 @@ def _read_cpu_facts() -> str:
         return ""
 
 
-def _load_weights(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
-    load_config: Any = AutoConfig.from_pretrained
-    load: Any = AutoModelForCausalLM.from_pretrained
+def _read_config(folder: Path) -> PreTrainedConfig:
+    load: Any = AutoConfig.from_pretrained
     try:
-        config = load_config(folder, local_files_only=True)
+        config: PreTrainedConfig = load(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise BackboneError(f"{folder}/config.json is not a model config transformers knows: {error}") from error
     supported(config)
+    return config
+
+
+def _load_weights(folder: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    load: Any = AutoModelForCausalLM.from_pretrained
     try:
         with _no_bars():
             model, facts = load(

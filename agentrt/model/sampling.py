@@ -51,13 +51,6 @@ class Sampled(NamedTuple):
     """Log-probability under the model's own distribution, before temperature, cuts and constraint."""
 
 
-PRESETS: dict[str, dict[str, float | int]] = {
-    "greedy": {"temperature": 0.0},
-    "autoact": {"temperature": 0.5},  # AutoAct, FastChat endpoint
-    "lragent": {"temperature": 0.9, "top_p": 0.75, "top_k": 40},  # LRAgent, appendix C.4
-}
-
-
 def sample(logits: torch.Tensor, sampling: Sampling, position: int, allowed: Sequence[int] | None) -> Sampled:
     """Pick the token at `position` from `logits` [vocab], among `allowed` (None = all).
 

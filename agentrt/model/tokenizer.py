@@ -170,6 +170,9 @@ def _eos_ids(folder: Path) -> set[int]:
     for name in ("generation_config.json", "config.json"):
         path = folder / name
         if path.is_file():
-            value = json.loads(path.read_text("utf-8")).get("eos_token_id")
+            try:
+                value = json.loads(path.read_text("utf-8")).get("eos_token_id")
+            except (ValueError, AttributeError) as error:
+                raise BackboneError(f"{path} is damaged: {error}; fetch or copy the model again") from error
             found.update([value] if isinstance(value, int) else value or ())
     return found

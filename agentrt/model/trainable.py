@@ -78,6 +78,7 @@ class TrainableAdapter:
             target / WEIGHTS_FILE,
             metadata={"format": "pt"},
         )
+        (target / WEIGHTS_FILE).chmod(0o644)  # safetensors writes files that only their owner may read
         config: LoraConfig = self._peft.peft_config["default"]
         config.save_pretrained(str(target))
         path = target / "adapter_config.json"

@@ -35,6 +35,7 @@ class Runtime:
     seed: with the same seed a question gets the same tokens, whatever else runs.
     out: each run writes a folder of its own there, named by its id; None writes nothing.
     dtype: replaces the team's. device, offline: see `Engine.load`.
+    kv_budget_bytes: most bytes the caches may hold; a turn beyond it raises CacheFullError. None: no limit.
 
     Raises ConfigError, UsageError or DataError before anything is loaded. The engine is loaded by the first run,
     or by `engine`, which may raise BackboneError, AdapterError or SchemeError.
@@ -53,10 +54,9 @@ class Runtime:
         dtype: str | None = None,
         device: str = "auto",
         offline: bool = False,
+        kv_budget_bytes: int | None = None,
     ) -> None:
         self.team = team if isinstance(team, Team) else Team.load(team)
-        if self.team.limits.on_limit != "stop":
-            raise UsageError(f"limits.on_limit: {self.team.limits.on_limit} is not available yet; write `stop`")
         if engine is not None and scheme is not None:
             raise UsageError("give either an engine or a scheme: a given engine has its own scheme")
         self.scheme = parse_scheme(scheme) if isinstance(scheme, str) else scheme or self.team.scheme
@@ -66,6 +66,7 @@ class Runtime:
         self._tools = Toolbox.open(self.team, Path(corpus) if corpus is not None else None, tools)
         self._out = Path(out) if out is not None else None
         self._dtype, self._device, self._offline = dtype or self.team.base.dtype, device, offline
+        self._kv_budget_bytes = kv_budget_bytes
         self._engine, self._owns_engine = engine, engine is None
         self._lock = threading.Lock()
         self._closed = False
@@ -164,6 +165,7 @@ class Runtime:
 
     def _load(self) -> Engine:
         from agentrt.engine import Engine as RealEngine  # a scripted engine needs no model code
+        from agentrt.engine import EngineConfig
 
         return RealEngine.load(
             self.team.base.model,
@@ -173,6 +175,7 @@ class Runtime:
             dtype=self._dtype,
             device=self._device,
             offline=self._offline,
+            config=EngineConfig(kv_budget_bytes=self._kv_budget_bytes),
         )
 
 

@@ -6,7 +6,7 @@ import platform
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,8 +67,15 @@ def write_card(
         },
         "versions": {
             "python": platform.python_version(),
-            **{name: version(name) for name in ("agentrt", "torch", "transformers", "peft")},
+            **{name: _version(name) for name in ("agentrt", "torch", "transformers", "peft")},
         },
     }
     path = folder / CARD_FILE
     path.write_text(json.dumps(card, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a checkout that was never installed
+        return "not installed"

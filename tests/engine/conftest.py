@@ -8,7 +8,7 @@ from agentrt.engine import Engine
 from agentrt.engine.engine import EngineConfig
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
-from agentrt.schemes.parse import make_scheme
+from agentrt.schemes.make import make_scheme
 from tests.models import make
 
 

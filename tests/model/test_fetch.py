@@ -11,8 +11,9 @@ import pytest
 
 from agentrt.errors import BackboneError
 from agentrt.model.cachedir import MANIFEST, build_once, cache_root, file_sha256, hash_once, is_complete
-from agentrt.model.fetch import WHEELS, Sources, Wheel, default_sources, locate
+from agentrt.model.fetch import locate
 from agentrt.model.progress import Report, silent
+from agentrt.model.sources import WHEELS, Sources, Wheel, default_sources
 
 HUB_ID, REAL_WHEEL = next(iter(WHEELS.items()))
 
@@ -190,6 +191,10 @@ def test_a_name_that_means_nothing_is_refused(name: str, message: str) -> None:
                 "model.safetensors.index.json": '{"weight_map": {"a": "model-1.safetensors", "b": "model-2.bin"}}',
             },
             "incomplete: model-2.bin is missing",
+        ),
+        (
+            {"config.json": "{}", "model-1.safetensors": "", "model.safetensors.index.json": "{"},
+            "index.json is damaged",
         ),
     ],
 )

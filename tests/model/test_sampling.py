@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from agentrt.errors import UsageError
-from agentrt.model.sampling import PRESETS, Sampling, sample
+from agentrt.model.sampling import Sampling, sample
 
 LOGITS = torch.tensor([0.0, 3.0, 2.0, 1.0, -1.0])
 
@@ -50,7 +50,3 @@ def test_settings_out_of_range_are_named(bad):
 def test_a_constraint_without_choices_is_an_error():
     with pytest.raises(UsageError, match="allows no first token"):
         sample(LOGITS, Sampling(), 0, [])
-
-
-def test_presets_are_valid_settings():
-    assert all(Sampling(**preset) for preset in PRESETS.values())

@@ -1,10 +1,12 @@
 """Whole episodes through LangGraph, with the offline tools and a scripted engine."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from agentrt.config.flow import Emits
 from agentrt.errors import ConfigError, EngineClosedError, UsageError
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RunFinished, ToolFinished, TurnFinished
@@ -305,3 +307,19 @@ def test_a_closed_runtime_says_so_and_leaves_a_given_engine_open(make_team: Make
     assert not engine.closed
     with pytest.raises(EngineClosedError, match="closed"):
         rt.run(QUESTION)
+
+
+def test_episodes_of_one_runtime_may_run_at_once(make_team: MakeTeam, corpus: Path) -> None:
+    def script(adapter: str, field: Emits, so_far: str) -> str:
+        done = so_far.count("Action: Search[")
+        if field == "action":
+            return "Search" if done < 2 else "Finish"
+        answers = {"thought": f"Step {done}.", "verdict": "right", "argument": f"Jaws {done}"}
+        return "yes" if field == "argument" and so_far.endswith("Finish[") else answers[field]
+
+    questions = [f"Question {n}?" for n in range(6)]
+    with Runtime(make_team(), engine=ScriptedEngine(script), corpus=corpus) as rt:
+        alone = [rt.run(question).token_ids for question in questions]
+        with ThreadPoolExecutor(6) as pool:
+            together = [result.token_ids for result in pool.map(rt.run, questions)]
+    assert together == alone

@@ -1,0 +1,75 @@
+"""Episodes on the real engine, over a tiny random model: constraints alone make its actions well formed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.engine import Engine
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.backbone import Backbone
+from agentrt.model.tiny import tiny_adapter, tiny_model
+from agentrt.runtime.episode import Runtime
+from agentrt.runtime.events import RunFinished
+from agentrt.schemes.make import make_scheme
+from agentrt.testing import ByteTokenizer
+
+from .conftest import MakeTeam
+
+SAMPLED = ("adapters/plan}", "adapters/plan, sampling: {temperature: 1.0, max_new_tokens: 8}}")
+SHORT = ("adapters/action}", "adapters/action, sampling: {temperature: 1.0, max_new_tokens: 8}}")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    model = tiny_model("llama", vocab_size=256, max_position_embeddings=2048)
+    folders = {name: tiny_adapter(model, tmp_path / name, seed=seed) for seed, name in enumerate(("plan", "action"))}
+    backbone = Backbone(model)
+    adapters = AdapterSet.load(folders, backbone.shapes, base_names=backbone.names, dtype=backbone.dtype)
+    tokenizer: Any = ByteTokenizer()  # the engine itself never reads text
+    with Engine(backbone, adapters, make_scheme("rebase_shared"), tokenizer=tokenizer) as engine:
+        yield engine
+
+
+def test_an_episode_of_a_random_model_is_well_formed_and_repeatable(
+    engine: Engine, make_team: MakeTeam, corpus: Path
+) -> None:
+    team = make_team(
+        SAMPLED, SHORT, ("reflect: {adapter: none}", "reflect: {adapter: none, sampling: {max_new_tokens: 8}}")
+    )
+    with Runtime(team, engine=engine, corpus=corpus, seed=3) as rt:
+        results = [rt.run("Where was the director of Jaws born?") for _ in range(2)]
+    first, second = results
+    assert first.token_ids == second.token_ids
+    assert first.error is None
+    assert first.steps >= 1
+    known = {"Search", "Retrieve", "Lookup", "Finish"}
+    assert {action.action for action in first.actions} <= known
+    assert sum(usage.turns for usage in first.usage.values()) == sum(span.path is not None for span in first.spans)
+    assert all(usage.kv_bytes > 0 and usage.ttft_s > 0 for usage in first.usage.values())
+    assert first.usage["plan"].reused_tokens > 0
+    assert engine.stats().sessions == 0
+    engine.check_integrity()
+
+
+def test_closing_the_iterator_stops_the_engine_and_frees_the_session(
+    engine: Engine, make_team: MakeTeam, corpus: Path
+) -> None:
+    team = make_team(("adapters/plan}", "adapters/plan, sampling: {max_new_tokens: 1500}}"))
+    with Runtime(team, engine=engine, corpus=corpus) as rt:
+        events = rt.stream("q")
+        next(event for event in events if event.event == "token")
+        events.close()  # type: ignore[attr-defined]  # it is a generator
+    assert engine.stats().sessions == 0
+    assert engine.stats().held_bytes == 0
+
+
+def test_a_turn_that_would_not_fit_the_context_is_not_started(
+    engine: Engine, make_team: MakeTeam, corpus: Path
+) -> None:
+    with Runtime(make_team(("max_steps: 6", "max_context: 120")), engine=engine, corpus=corpus) as rt:
+        events = list(rt.stream("q", tokens=False))
+    finished = events[-1]
+    assert isinstance(finished, RunFinished)
+    assert finished.status == "limit:context"

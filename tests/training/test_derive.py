@@ -1,0 +1,148 @@
+"""Derived trajectories are the runtime's own, teach both verdicts, and come out the same every time."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentrt.builtin import agents_dir, configs_dir
+from agentrt.config.team import Override, Team
+from agentrt.errors import DataError, UsageError
+from agentrt.runtime.dialect import Renderer
+from agentrt.testing import ByteTokenizer
+from agentrt.training.derive import derive
+from agentrt.training.examples import Recorded, role_example
+from agentrt.training.job import Source, derive_data, load_data
+from agentrt.training.sources import GoldQuestion, read_questions
+from agentrt_tools.corpus import open_corpus
+
+ARTICLES = configs_dir() / "mini" / "articles.jsonl"
+QUESTIONS = configs_dir() / "mini" / "questions.jsonl"
+
+
+def search_team(**limits: int) -> Team:
+    """The shipped team, with limits for a tokenizer of single bytes."""
+    values = [
+        Override(("roles", role, "sampling", "max_new_tokens"), 220, "the test")
+        for role in ("plan", "action", "reflect")
+    ]
+    values.append(Override(("limits", "max_observation_tokens"), 900, "the test"))
+    values += [Override(("limits", name), value, "the test") for name, value in limits.items()]
+    return Team.load("search", overrides=values, need_adapters=False)
+
+
+@pytest.fixture(scope="module")
+def questions() -> list[GoldQuestion]:
+    usable, skipped = read_questions(QUESTIONS, open_corpus(ARTICLES), split="train")
+    assert not skipped
+    return usable
+
+
+@pytest.fixture(scope="module")
+def recorded(questions: list[GoldQuestion]) -> list[Recorded]:
+    derived = derive(search_team(), ByteTokenizer(), questions[:6] + questions[-6:], ARTICLES, variants=4)
+    return [one.recorded for one in derived if one.recorded is not None]
+
+
+def fields(one: Recorded, kind: str) -> list[tuple[str, bool]]:
+    """The generated fields of a kind, as text, and whether they are taught."""
+    text = ByteTokenizer().decode
+    return [
+        (text(one.token_ids[span.start : span.end]).strip(), span.taught) for span in one.spans if span.kind == kind
+    ]
+
+
+def test_a_trajectory_is_text_of_the_teams_dialect(recorded: list[Recorded]) -> None:
+    team = search_team()
+    renderer = Renderer(team.dialect, ByteTokenizer())
+    for one in recorded:
+        ids = list(one.token_ids)
+        assert ids[: one.spans[0].end] == renderer.preamble(team.preamble)
+        assert [span.end for span in one.spans[:-1]] == [span.start for span in one.spans[1:]]
+        assert one.spans[-1].end == len(ids)
+        for span in one.spans:
+            if span.author in team.roles:
+                text = ByteTokenizer().decode(ids[span.start : span.end])
+                field = text.strip().removesuffix(renderer.terminator(span.kind).strip())  # type: ignore[arg-type]
+                assert ids[span.start : span.end] == renderer.field(span.kind, field)  # type: ignore[arg-type]
+
+
+def test_every_role_learns_its_own_fields_only(recorded: list[Recorded]) -> None:
+    for one in recorded:
+        for role in ("plan", "action", "reflect"):
+            example = role_example(one, role)
+            assert example is not None
+            own = {p for span in one.spans if span.author == role for p in range(span.start, span.end)}
+            assert set(example.targets) <= own
+
+
+def test_both_verdicts_occur_and_follow_from_the_answer(
+    recorded: list[Recorded], questions: list[GoldQuestion]
+) -> None:
+    gold = {question.id: question for question in questions}
+    verdicts = []
+    for one in recorded:
+        [(verdict, _)] = fields(one, "verdict")
+        answer = fields(one, "argument")[-1][0].removesuffix("]")
+        assert (verdict == "right]") == (answer.lower() == gold[one.question_id].answer.lower())
+        verdicts.append(verdict)
+    assert {"right]", "wrong]"} == set(verdicts)
+
+
+def test_mistakes_are_shown_but_not_taught(recorded: list[Recorded]) -> None:
+    by_detour = {one.id.rpartition("-")[2]: one for one in recorded if one.question_id == recorded[0].question_id}
+    assert set(by_detour) == {"none", "middle", "last", "wrong"}
+    untaught = {
+        name: [text for text, taught in fields(one, "thought") if not taught] for name, one in by_detour.items()
+    }
+    assert untaught["none"] == []
+    assert all(len(untaught[name]) == 1 for name in ("middle", "last", "wrong"))
+
+
+def test_derivation_is_deterministic_and_the_seed_changes_it(questions: list[GoldQuestion]) -> None:
+    runs = [
+        [one.recorded for one in derive(search_team(), ByteTokenizer(), questions[:3], ARTICLES, variants=2, seed=seed)]
+        for seed in (0, 0, 1)
+    ]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+def test_a_question_that_cannot_be_played_is_skipped_with_its_reason(questions: list[GoldQuestion]) -> None:
+    lost = replace(questions[0], id="lost", question="Qwxyz?")
+    [one] = derive(search_team(), ByteTokenizer(), [lost], ARTICLES)
+    assert one.recorded is None
+    assert one.skipped is not None
+    assert one.skipped.reason.startswith("its page is neither listed nor mentioned: ")
+    [short] = derive(search_team(max_steps=2), ByteTokenizer(), questions[:1], ARTICLES)
+    assert short.skipped is not None
+    assert short.skipped.reason == "its episode ended as limit:steps"
+
+
+def test_a_team_without_search_is_refused() -> None:
+    team = search_team()
+    node = team.flow.nodes["decide"].model_copy(update={"choices": ("Look", "Finish")})
+    other = team.model_copy(
+        update={"flow": team.flow.model_copy(update={"nodes": {**team.flow.nodes, "decide": node}})}
+    )
+    with pytest.raises(UsageError, match="offers no Retrieve, Search"):
+        next(derive(other, ByteTokenizer(), [], agents_dir()))
+
+
+def test_derived_data_is_written_with_its_facts_and_read_back(tmp_path: Path) -> None:
+    source = Source(QUESTIONS, ARTICLES)
+    facts = derive_data(search_team(), ByteTokenizer(), [source], tmp_path, limit=2)
+    recorded, read = load_data(tmp_path)
+    assert read == facts
+    assert facts["trajectories"] == len(recorded) == 2
+    assert [file["name"] for file in facts["files"]] == ["questions.jsonl", "articles.jsonl"]
+    assert str(tmp_path) not in json.dumps(facts)
+
+
+def test_no_trajectory_at_all_is_an_error(tmp_path: Path) -> None:
+    source = Source(QUESTIONS, ARTICLES)
+    with pytest.raises(DataError, match="no question gave a trajectory"):
+        derive_data(search_team(max_steps=1), ByteTokenizer(), [source], tmp_path, limit=2)
+    with pytest.raises(UsageError, match="run train with --derive first"):
+        load_data(tmp_path)

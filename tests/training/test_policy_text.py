@@ -1,0 +1,105 @@
+"""Quotations, wrong answers and the reading of questions: what the teacher's words are made of."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from agentrt.errors import DataError
+from agentrt.training.card import skip_counts
+from agentrt.training.quotes import quote, wrong_answer
+from agentrt.training.sources import Skipped, find_span, read_questions
+from agentrt_tools.corpus import open_corpus
+
+SENTENCE = 'She was born in 1901 in the small town of Brill, near "Old" Oxford, to a family of clockmakers.'
+
+
+@pytest.mark.parametrize(
+    ("keep", "max_words", "expected"),
+    [
+        ("Brill", 5, "the small town of Brill"),
+        ("Brill", 40, "She was born in 1901 in the small town of Brill"),
+        ("", 4, "She was born in"),
+        ("She", 3, "She was born"),
+        ("absent", 4, "She was born in"),
+        ("Oxford", 3, "near 'Old' Oxford"),
+        ("a family of clockmakers", 2, "a family of clockmakers"),
+    ],
+)
+def test_a_quotation_is_short_and_ends_with_what_it_shows(keep: str, max_words: int, expected: str) -> None:
+    assert quote(SENTENCE, keep, max_words) == expected
+
+
+def test_a_quotation_of_nothing_is_empty() -> None:
+    assert quote("  ", "x", 5) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "expected"),
+    [
+        ("He lived in Waco, Texas.", "waco, texas.", "Waco, Texas"),
+        ("He played for the Farm band", "The Farm", "the Farm"),
+        ("He played for Farm", "The Farm", "Farm"),
+        ("An artist", "art", None),
+        ("artful art", "art", "art"),
+        ("nothing", "", None),
+    ],
+)
+def test_an_answer_is_found_as_whole_words(text: str, answer: str, expected: str | None) -> None:
+    assert find_span(text, answer) == expected
+
+
+def test_a_wrong_answer_looks_like_the_answer_and_is_not_part_of_it() -> None:
+    texts = ["The River Severn flows past Shrewsbury in 1809 and 1831, says Charles Darwin."]
+    for seed in range(20):
+        rng = random.Random(seed)
+        assert wrong_answer("1809", "Which year?", texts, rng) == "1831"
+        name = wrong_answer("Severn", "Where was Charles Darwin born?", texts, rng)
+        assert name == "Shrewsbury"
+    assert wrong_answer("yes", "", [], random.Random(0)) == "no"
+    assert wrong_answer("Severn", "", ["nothing here"], random.Random(0)) is None
+
+
+def test_questions_that_cannot_be_used_are_named_and_the_rest_is_kept(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"title": "Ulm", "sentences": ["Ulm is a city.", " It has a minster."]}) + "\n")
+    good = {
+        "id": "q0",
+        "question": "Where?",
+        "answer": "minster",
+        "type": "bridge",
+        "supporting_facts": [{"title": "Ulm", "sent_id": 1}, {"title": "Ulm", "sent_id": 7}],
+    }
+    rows = [
+        good,
+        good | {"id": "q1", "answer": "castle"},
+        good | {"id": "q2", "supporting_facts": []},
+        good | {"id": "q3", "supporting_facts": [{"title": "Bonn", "sent_id": 0}]},
+        good | {"id": "q4", "answer": ""},
+        good | {"id": "q5", "answer": "castle", "split": "eval"},
+        good | {"id": "q6", "answer": "yes", "type": "comparison"},
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    usable, skipped = read_questions(path, open_corpus(corpus, tmp_path / "cache"), split="train")
+    assert [question.id for question in usable] == ["q0", "q6"]
+    assert [fact.sentence for fact in usable[0].facts] == ["It has a minster."]
+    assert [one.id for one in skipped] == ["q1", "q2", "q3", "q4"]
+    assert skipped[0].reason == "its answer is on none of its pages: 'castle'"
+    assert "no answer" in skipped[3].reason
+    assert skip_counts([*skipped, Skipped("q9", "its page is not in the corpus: 'Rome'")]) == {
+        "it has no answer": 1,
+        "it has no supporting facts": 1,
+        "its answer is on none of its pages": 1,
+        "its page is not in the corpus": 2,
+    }
+
+
+def test_a_line_that_is_no_question_is_an_error_with_its_place(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(json.dumps({"title": "Ulm", "sentences": ["Ulm is a city."]}) + "\n")
+    path = tmp_path / "questions.jsonl"
+    path.write_text("\n[1]\n")
+    with pytest.raises(DataError, match=r"questions\.jsonl:2: not a JSON question \(a list"):
+        read_questions(path, open_corpus(corpus, tmp_path / "cache"))
