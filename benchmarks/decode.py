@@ -16,7 +16,6 @@ from peft import PeftModel
 from transformers import DynamicCache
 
 from agentrt.engine import Engine
-from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.load import load_model
 from agentrt.model.sampling import Sampling
@@ -93,7 +92,7 @@ def main() -> None:
             timers["transformers + peft"] = stock(adapted, ids, options.new_tokens)
         model = load_model(options.model, dtype=options.dtype)
         backbone = Backbone(model.model, names=model.names)
-        adapters = AdapterSet.load(folders, backbone.shapes, base_names=model.names, dtype=backbone.dtype)
+        adapters = backbone.load_adapters(folders)
         with Engine(backbone, adapters, make_scheme("pre_lr_shared")) as engine:
             timers["pre_lr_shared"] = ours(engine, ids, options.new_tokens)
             rows = []

@@ -5,7 +5,6 @@ import copy
 import torch
 
 from agentrt.cache.store import CacheStore
-from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.schemes.make import make_scheme
 from agentrt.step import Step
@@ -17,9 +16,7 @@ class Rig:
 
     def __init__(self, model, folders, scheme, *, preamble=(), chunk=None, segment_slots=32, budget_bytes=None):
         self.backbone = Backbone(copy.deepcopy(model))
-        self.adapters = AdapterSet.load(
-            folders, self.backbone.shapes, base_names=self.backbone.names, dtype=self.backbone.dtype
-        )
+        self.adapters = self.backbone.load_adapters(folders)
         layout = self.backbone.layout(self.adapters)
         self.scheme = make_scheme(scheme)
         self.scheme.check(layout)
@@ -68,5 +65,5 @@ class Rig:
         """The rows of a tape's written positions, [end - start, *shape]."""
         tape = self.sharing.tapes[tape]
         plane = self.store.planes[tape.plane]
-        rows = [plane.read(part, layer, run) for run in tape.runs(tape.start, tape.end)]
+        rows = [plane.locate(run).read(part, layer) for run in tape.runs(tape.start, tape.end)]
         return torch.cat(rows) if rows else None

@@ -1,4 +1,4 @@
-"""One plane: tensors over a layer range, in segments that never move. Writes rows, reads runs without copying."""
+"""One plane: tensors over a layer range, in segments that never move; runs are read and written as slices."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -36,6 +36,25 @@ class PlaneSpec:
         return self.num_layers * sum(prod(part.shape) * part.dtype.itemsize for part in self.parts)
 
 
+class Stretch(NamedTuple):
+    """Slots of one run, located: rows `[start, end)` of a segment's tensors."""
+
+    segment: dict[str, list[torch.Tensor]]
+    start: int
+    end: int
+
+    def read(self, part: str, layer: int) -> torch.Tensor:
+        """The rows, [end - start, *shape]: a view, never a copy; writing to it writes the plane."""
+        return self.segment[part][layer][self.start : self.end]
+
+    def read_wide(self, part: str, layer: int, width: int) -> torch.Tensor:
+        """[end - start, width]: each row's own elements, then whatever follows them in memory (to be ignored)."""
+        rows = self.segment[part][layer]
+        stride = rows.stride(0)
+        offset = rows.storage_offset() + self.start * stride
+        return rows.as_strided((self.end - self.start, width), (stride, 1), offset)
+
+
 class Plane:
     """The tensors of one plane and their slot pool.
 
@@ -55,24 +74,11 @@ class Plane:
     def held_bytes(self) -> int:
         return self.pool.num_held * self.spec.row_bytes
 
-    def read(self, part: str, layer: int, run: Run) -> torch.Tensor:
-        """The rows of `run`, [count, *shape]: a view, never a copy."""
-        rows, offset = self._locate(part, layer, run)
-        return rows[offset : offset + run.size]
-
-    def read_wide(self, part: str, layer: int, run: Run, width: int) -> torch.Tensor:
-        """[count, width]: each row's own elements, then whatever follows them in memory (to be ignored)."""
-        rows, offset = self._locate(part, layer, run)
-        stride = rows.stride(0)
-        return torch.as_strided(rows, (run.size, width), (stride, 1), rows.storage_offset() + offset * stride)
-
-    def write(self, part: str, layer: int, runs: Iterable[Run], rows: torch.Tensor) -> None:
-        """Store `rows` [n, *shape] into the slots of `runs`, in order; n is the length of the runs."""
-        start = 0
-        for run in runs:
-            self.read(part, layer, run).copy_(rows[start : start + run.size])
-            start += run.size
-        assert start == rows.shape[0]
+    def locate(self, run: Run) -> Stretch:
+        """Where the run lies; the same for every layer, so it is looked up once per step."""
+        index = bisect_right(self._starts, run.slot) - 1
+        start = run.slot - self._starts[index]
+        return Stretch(self._segments[index], start, start + run.size)
 
     def materialise(self) -> None:
         """Allocate the tensors of segments the pool has added since."""
@@ -87,7 +93,7 @@ class Plane:
             for run in runs:
                 for part in self.spec.parts:
                     for layer in range(self.spec.num_layers):
-                        self.read(part.name, layer, run).fill_(float("nan"))
+                        self.locate(run).read(part.name, layer).fill_(float("nan"))
 
     def _tensor(self, part: Part, slots: int) -> list[torch.Tensor]:
         layers = self.spec.num_layers
@@ -98,7 +104,3 @@ class Plane:
             return list(flat[: slots * layers * width].view(slots, layers, width).unbind(1))
         tensor = torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self._device)
         return list(tensor.unbind(0))
-
-    def _locate(self, part: str, layer: int, run: Run) -> tuple[torch.Tensor, int]:
-        index = bisect_right(self._starts, run.slot) - 1
-        return self._segments[index][part][layer], run.slot - self._starts[index]

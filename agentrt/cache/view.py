@@ -7,7 +7,7 @@ from agentrt.cache.slots import Runs, concat, cut, length
 
 
 class Column(NamedTuple):
-    """Low-rank activations of one adapter at positions `[start, start + length(runs))`; elsewhere they count as zero."""
+    """One adapter's low-rank activations at positions `[start, start + length(runs))`; elsewhere they are zero."""
 
     plane: str
     start: int

@@ -51,8 +51,13 @@ def train(
 ) -> None:
     """Train one LoRA adapter per role: loss on the role's own fields only, tokens as they are served.
 
+    The role that starts the flow is trained first. The others then learn to read contexts that it has processed, as
+    they will under a sharing scheme; where it has no adapter yet, they learn on contexts of their own only.
+
     To use both cores of a small machine, derive once and run one process a role, each with --threads 1.
     """
+    from dataclasses import replace
+
     import torch
 
     from agentrt.errors import UsageError
@@ -62,16 +67,18 @@ def train(
     from agentrt.model.tokenizer import Tokenizer
     from agentrt.model.trainable import LoraSettings
     from agentrt.training.job import derive_data, load_data, train_role
-    from agentrt.training.settings import TrainSettings
+    from agentrt.training.settings import OWN_CONTEXT, SHARED_CONTEXTS, TrainSettings
 
     output = Output(as_json=as_json, quiet=quiet)
     resolved = resolve_settings({"team": team, "seed": seed, "offline": offline, "threads": threads}, sets)
     chosen, crew = resolved.settings, resolved.load_team(need_adapters=False)
-    wanted = roles or list(crew.adapters())
+    first = crew.flow.role_nodes()[crew.flow.start].role
+    wanted = sorted(roles or crew.adapters(), key=lambda role: role != first)
     if unknown := [role for role in wanted if role not in crew.adapters()]:
         known = ", ".join(crew.adapters()) or "none"
         raise UsageError(f"--role: the team has no adapter for {', '.join(unknown)}; it has: {known}")
     settings = TrainSettings(passes=passes, learning_rate=learning_rate, seed=chosen.seed, max_minutes=minutes)
+    place = adapters or out / "adapters"
     lora = LoraSettings(rank=rank, alpha=2 * rank)
     if chosen.threads is not None:
         torch.set_num_threads(chosen.threads)
@@ -99,7 +106,7 @@ def train(
     recorded, data = load_data(out)
     for role in wanted:
         loaded = load_model(crew.base.model, dtype=crew.base.dtype, device=chosen.device, offline=chosen.offline)
-        target = (adapters or out / "adapters") / role
+        target, other = place / role, place / first if role != first and (place / first).is_dir() else None
         with _Watch(role, output) as watch:
             result = train_role(
                 role,
@@ -107,9 +114,10 @@ def train(
                 data,
                 loaded,
                 lora=lora,
-                settings=settings,
+                settings=replace(settings, contexts=SHARED_CONTEXTS if other else OWN_CONTEXT),
                 out=out,
                 adapter_folder=target,
+                other=other,
                 resume=resume,
                 report=watch,
             )

@@ -112,9 +112,7 @@ class Engine:
             loaded = load_model(backbone, dtype=dtype, device=device, offline=offline)
             tokenizer = loaded.tokenizer
             backbone = Backbone(loaded.model, content_hash=loaded.content_hash, names=loaded.names)
-        adapter_set = AdapterSet.load(
-            adapters or {}, backbone.shapes, base_names=backbone.names, dtype=backbone.dtype, device=backbone.device
-        )
+        adapter_set = backbone.load_adapters(adapters or {})
         return cls(backbone, adapter_set, chosen, tokenizer=tokenizer, config=config)
 
     def __enter__(self) -> Self:

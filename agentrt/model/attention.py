@@ -7,7 +7,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
 from agentrt.model.context import Reader, StepContext
-from agentrt_kernels.lora_attention import KeyRun, ValueTerm, lora_attention
+from agentrt_kernels.lora_attention import Block, lora_attention
 
 NAME: Final = "agentrt"
 _UNSUPPORTED: Final = ("softcap", "s_aux")
@@ -32,10 +32,9 @@ def attend(
     assert not any(extra.get(name) is not None for name in _UNSUPPORTED), "refused when the backbone was loaded"
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [rows, Hkv, d]
-    for write in step.kv_writes:
-        rows = slice(write.start, write.end)
-        write.plane.write("k", layer, write.runs, keys[rows])
-        write.plane.write("v", layer, write.runs, values[rows])
+    for start, end, stretch in step.kv_writes:
+        stretch.read("k", layer).copy_(keys[start:end])
+        stretch.read("v", layer).copy_(values[start:end])
     queries = query[0].transpose(0, 1)
     outs = [_read(reader, layer, queries, step, scaling, sliding_window) for reader in step.readers]
     return (outs[0] if len(outs) == 1 else torch.cat(outs))[None], None
@@ -44,20 +43,18 @@ def attend(
 def _read(
     reader: Reader, layer: int, queries: torch.Tensor, step: StepContext, scaling: float, window: int | None
 ) -> torch.Tensor:
-    plane, runs = reader.keys
-    key_runs = [KeyRun(pos, plane.read("k", layer, run), plane.read("v", layer, run)) for pos, run in runs]
-    terms: list[ValueTerm] = []
-    up = None
-    if reader.column is not None:
-        plane, runs = reader.column
-        head_dim, kv_heads = queries.shape[2], key_runs[0].k.shape[1]
-        terms = [
-            ValueTerm(pos, plane.read("lr", layer, run), plane.read_wide("lr", layer, run, head_dim))
-            for pos, run in runs
-        ]
-        up = step.adapters.value_up(reader.path, layer, kv_heads)
+    head_dim = queries.shape[2]
+    blocks = []
+    for position, keys, column in reader.pieces:
+        k, v = keys.read("k", layer), keys.read("v", layer)
+        if column is None:
+            blocks.append(Block(position, k, v))
+        else:
+            lr, wide = column.read("lr", layer), column.read_wide("lr", layer, head_dim)
+            blocks.append(Block(position, k, v, lr, wide))
+    up = step.adapters.value_up(reader.path, layer, k.shape[1]) if reader.factored else None
     rows = queries[reader.start : reader.end]
-    return lora_attention(rows, reader.position, key_runs, terms, up, scale=scaling, window=window)
+    return lora_attention(rows, reader.position, blocks, up, scale=scaling, window=window)
 
 
 def register() -> None:

@@ -1,13 +1,14 @@
 """What the projections and the attention of one step need to know; filled once per step, read in every layer."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 
-from agentrt.cache.plane import Plane
+from agentrt.cache.plane import Plane, Stretch
 from agentrt.cache.slots import Run, Runs, length
-from agentrt.cache.view import Column
+from agentrt.cache.view import Column, View
 from agentrt.model.adapters import AdapterSet
 from agentrt.step import Pass, Step
 
@@ -20,38 +21,40 @@ class Rows(NamedTuple):
     path: str
 
 
-class KvWrite(NamedTuple):
-    plane: Plane
+class Target(NamedTuple):
+    """Rows `[start, end)` of the packed step and where they are written."""
+
     start: int
     end: int
-    runs: Runs
+    stretch: Stretch
 
 
 class ColumnWrite(NamedTuple):
-    """Rows that deposit low-rank activations of `adapters`, each into its own plane."""
+    """Rows that deposit low-rank activations of `adapters`, each into its own plane (targets count from `start`)."""
 
     start: int
     end: int
     adapters: tuple[str, ...]
-    targets: tuple[tuple[Plane, Runs], ...]
+    targets: tuple[tuple[Target, ...], ...]
 
 
-class Placed(NamedTuple):
-    """Runs of one plane with the position of each run's first token."""
+class Piece(NamedTuple):
+    """Consecutive positions from `position`, contiguous in every plane they are read from."""
 
-    plane: Plane
-    runs: tuple[tuple[int, Run], ...]
+    position: int
+    keys: Stretch
+    column: Stretch | None
 
 
 class Reader(NamedTuple):
-    """One pass as attention sees it."""
+    """One pass as attention sees it: its rows, the position of the first, and what it reads."""
 
     start: int
     end: int
     position: int
     path: str
-    keys: Placed
-    column: Placed | None
+    pieces: tuple[Piece, ...]
+    factored: bool
 
 
 class StepContext:
@@ -60,7 +63,7 @@ class StepContext:
     adapters: AdapterSet
     all_rows: list[Rows]
     value_rows: list[Rows]
-    kv_writes: list[KvWrite]
+    kv_writes: list[Target]
     column_writes: list[ColumnWrite]
     readers: list[Reader]
 
@@ -77,17 +80,9 @@ class StepContext:
                 if each.value == "full":
                     self.value_rows.append(rows)
             self._add_writes(each, start, planes)
-            column = each.view.column
-            self.readers.append(
-                Reader(
-                    start,
-                    end,
-                    each.start,
-                    each.path,
-                    _place(planes[each.view.plane], 0, each.view.runs),
-                    None if column is None else _place_column(planes, column),
-                )
-            )
+            pieces = tuple(_pieces(each.view, planes))
+            factored = any(piece.column is not None for piece in pieces)
+            self.readers.append(Reader(start, end, each.start, each.path, pieces, factored))
             start = end
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
@@ -99,34 +94,64 @@ class StepContext:
         for write in each.writes:
             plane = planes[write.plane]
             low = start + write.first_row
-            high = low + length(write.runs)
             if plane.spec.column is None:
-                self.kv_writes.append(KvWrite(plane, low, high, write.runs))
+                self.kv_writes.extend(_targets(low, plane, write.runs))
             else:
-                columns.setdefault((low, high), []).append((plane.spec.column, plane, write.runs))
-        for (low, high), targets in columns.items():
-            names = tuple(name for name, _, _ in targets)
-            self.column_writes.append(ColumnWrite(low, high, names, tuple((p, runs) for _, p, runs in targets)))
-
-
-def _place(plane: Plane, position: int, runs: Runs) -> Placed:
-    placed = []
-    for run in runs:
-        placed.append((position, run))
-        position += run.size
-    return Placed(plane, tuple(placed))
-
-
-def _place_column(planes: Mapping[str, Plane], column: Column) -> Placed | None:
-    return _place(planes[column.plane], column.start, column.runs) if column.runs else None
+                key = (low, low + length(write.runs))
+                columns.setdefault(key, []).append((plane.spec.column, plane, write.runs))
+        for (low, high), owners in columns.items():
+            names = tuple(name for name, _, _ in owners)
+            targets = tuple(tuple(_targets(0, plane, runs)) for _, plane, runs in owners)
+            self.column_writes.append(ColumnWrite(low, high, names, targets))
 
 
 def write_columns(context: StepContext, layer: int, hidden: torch.Tensor) -> None:
     """Deposit X @ [A | A | …] of a layer's v_proj input `hidden` [rows, d_in]: one product per group of rows."""
     for write in context.column_writes:
-        product = hidden[write.start : write.end] @ context.adapters.value_down(write.adapters, layer)
+        down = context.adapters.value_down(write.adapters, layer)
+        product = hidden[write.start : write.end].to(down.dtype) @ down
         offset = 0
-        for adapter, (plane, runs) in zip(write.adapters, write.targets, strict=True):
+        for adapter, targets in zip(write.adapters, write.targets, strict=True):
             rank = context.adapters.ranks[adapter]
-            plane.write("lr", layer, runs, product[:, offset : offset + rank])
+            for target in targets:
+                rows = product[target.start : target.end, offset : offset + rank]
+                target.stretch.read("lr", layer).copy_(rows)
             offset += rank
+
+
+def _targets(row: int, plane: Plane, runs: Runs) -> list[Target]:
+    targets = []
+    for run in runs:
+        targets.append(Target(row, row + run.size, plane.locate(run)))
+        row += run.size
+    return targets
+
+
+def _pieces(view: View, planes: Mapping[str, Plane]) -> list[Piece]:
+    """Cut the view where its K/V runs or its column's runs end, so that each piece is a slice everywhere."""
+    keys = _placed(0, view.runs)
+    column = _column(view.column)
+    edges = sorted({edge for start, end, _ in (*keys, *column) for edge in (start, end)})
+    pieces = []
+    for low, high in itertools.pairwise(edges):
+        stretches = []
+        for plane, placed in ((view.plane, keys), (view.column.plane if view.column else "", column)):
+            hit = next(((start, slot) for start, end, slot in placed if start <= low < end), None)
+            run = None if hit is None else Run(hit[1] + low - hit[0], high - low)
+            stretches.append(None if run is None else planes[plane].locate(run))
+        assert stretches[0] is not None
+        pieces.append(Piece(low, stretches[0], stretches[1]))
+    return pieces
+
+
+def _column(column: Column | None) -> list[tuple[int, int, int]]:
+    return [] if column is None else _placed(column.start, column.runs)
+
+
+def _placed(position: int, runs: Runs) -> list[tuple[int, int, int]]:
+    """(first position, end position, first slot) of each run."""
+    placed = []
+    for run in runs:
+        placed.append((position, position + run.size, run.slot))
+        position += run.size
+    return placed

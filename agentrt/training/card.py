@@ -64,6 +64,7 @@ def write_card(
             "loss_last_20_steps": round(result.last_loss, 4),
             "held_out_before": result.held_out_before._asdict() if result.held_out_before else None,
             "held_out": result.held_out._asdict() if result.held_out else None,
+            "held_out_shared": result.held_out_shared._asdict() if result.held_out_shared else None,
         },
         "versions": {
             "python": platform.python_version(),

@@ -4,9 +4,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agentrt.errors import DataError
+
+_FIELDS: Final = frozenset({"thought", "action", "argument", "verdict"})
+"""Kinds of the spans that a role generates."""
 
 
 class RecordedSpan(NamedTuple):
@@ -31,12 +34,17 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Example:
-    """A token sequence and the positions whose token is learnt; a target at `p` is predicted from position `p - 1`."""
+    """A token sequence and the positions whose token is learnt; a target at `p` is predicted from position `p - 1`.
+
+    `own_rows` are the positions that the role itself runs through the model when the episode is served: of each of its
+    turns, what it reads first and all it writes but the last token, which the next turn reads. Increasing.
+    """
 
     id: str
     question_id: str
     token_ids: tuple[int, ...]
     targets: tuple[int, ...]
+    own_rows: tuple[int, ...] = ()
 
 
 def role_example(recorded: Recorded, role: str) -> Example | None:
@@ -52,7 +60,21 @@ def role_example(recorded: Recorded, role: str) -> Example | None:
     )
     if not targets:
         return None
-    return Example(recorded.id, recorded.question_id, recorded.token_ids[: targets[-1] + 1], targets)
+    own_rows: list[int] = []
+    unread = 0
+    for span in recorded.spans:
+        if span.kind in _FIELDS:
+            if span.author == role:
+                own_rows.extend(range(unread, span.end - 1))
+            unread = span.end - 1
+    end = targets[-1] + 1
+    return Example(
+        recorded.id,
+        recorded.question_id,
+        recorded.token_ids[:end],
+        targets,
+        tuple(row for row in own_rows if row < end - 1),
+    )
 
 
 def write_recorded(path: Path, trajectories: Iterable[Recorded]) -> None:

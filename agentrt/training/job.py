@@ -109,17 +109,19 @@ def train_role(
     settings: TrainSettings,
     out: Path,
     adapter_folder: Path,
+    other: Path | None = None,
     resume: bool = False,
     report: Callable[[StepFacts], None] = lambda facts: None,
 ) -> TrainResult:
     """Train one role and save it in `adapter_folder`, which holds a usable adapter from the first checkpoint on.
 
-    `loaded.model` is changed in place and of no further use. Raises DataError if the role wrote nothing in the data.
+    `other` is the adapter of the role whose contexts `settings.contexts` speaks of. `loaded.model` is changed in place
+    and of no further use. Raises DataError if the role wrote nothing in the data.
     """
     examples = [example for one in recorded if (example := role_example(one, role)) is not None]
     if not examples:
         raise DataError(f"no trajectory holds a field of the role {role!r}")
-    learner = TrainableAdapter(loaded.model, loaded.name, lora, settings.seed)
+    learner = TrainableAdapter(loaded.model, loaded.name, lora, settings.seed, other=other)
     trainer = Trainer(learner, examples, settings)
     folder = out / role
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,16 +2,30 @@
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from agentrt.errors import UsageError
+from agentrt.model.trainable import Context
+
+OWN_CONTEXT: Final[tuple[tuple[Context, float], ...]] = (("own", 1.0),)
+"""For the role that reads most of the trajectory first: it processes its context itself, nearly always."""
+
+SHARED_CONTEXTS: Final[tuple[tuple[Context, float], ...]] = (
+    ("own", 0.25),
+    ("other_lr", 0.45),
+    ("neutral_lr", 0.2),
+    ("other", 0.1),
+)
+"""For the roles after it: under a sharing scheme they read what it left behind, and must have learnt to."""
 
 
 @dataclass(frozen=True)
 class TrainSettings:
     """Defaults are those of the default backbone's adapters.
 
-    `passes` over the examples may be a fraction. `max_minutes`, if set, ends training early with the learning rate
-    still brought down to zero; the result then depends on the machine's speed.
+    `contexts` are the shares of examples by who processed what the role reads. `passes` over the examples may be a
+    fraction. `max_minutes`, if set, ends training early with the learning rate still brought down to zero; the result
+    then depends on the machine's speed.
     """
 
     passes: float = 2.0
@@ -24,6 +38,7 @@ class TrainSettings:
     held_out: float = 0.05
     max_held_out: int = 24
     max_minutes: float | None = None
+    contexts: tuple[tuple[Context, float], ...] = OWN_CONTEXT
 
     def __post_init__(self) -> None:
         for name, ok, fix in (

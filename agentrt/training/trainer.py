@@ -3,8 +3,9 @@
 import hashlib
 import json
 import os
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from agentrt.errors import DataError, UsageError
+from agentrt.model.trainable import Context
 from agentrt.training.batches import collate, shuffled_steps, split_by_tokens
 from agentrt.training.examples import Example
 from agentrt.training.settings import TrainSettings
@@ -26,6 +28,10 @@ class Learner(Protocol):
     def parameters(self) -> dict[str, nn.Parameter]: ...
 
     def logits(self, token_ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor: ...
+
+    def shared_logits(
+        self, token_ids: torch.Tensor, own: torch.Tensor, rows: torch.Tensor, context: Context
+    ) -> torch.Tensor: ...
 
 
 class StepFacts(NamedTuple):
@@ -59,6 +65,8 @@ class TrainResult:
     losses: list[float] = field(default_factory=list)
     held_out_before: Score | None = None
     held_out: Score | None = None
+    held_out_shared: Score | None = None
+    """As `held_out`, but over contexts that the role did not process itself."""
 
     @property
     def first_loss(self) -> float:
@@ -125,18 +133,18 @@ class Trainer:
                 checkpoint()
                 saved = time.monotonic()
         self.result.held_out = self.evaluate()
+        if any(context != "own" for context, _ in self._settings.contexts):
+            self.result.held_out_shared = self.evaluate("other_lr")
         return self.result
 
     @torch.no_grad()
-    def evaluate(self) -> Score | None:
+    def evaluate(self, context: Context = "own") -> Score | None:
         """Score on the held-out examples; None if there are none."""
         loss, hits, targets = 0.0, 0, 0
-        for group in split_by_tokens(self._held, self._settings.max_batch_tokens):
-            batch = collate(group)
-            logits = self._learner.logits(batch.token_ids, batch.rows)
-            loss += float(F.cross_entropy(logits, batch.labels, reduction="sum"))
-            hits += int((logits.argmax(-1) == batch.labels).sum())
-            targets += len(batch.labels)
+        for logits, labels in self._forward([(example, context) for example in self._held]):
+            loss += float(F.cross_entropy(logits, labels, reduction="sum"))
+            hits += int((logits.argmax(-1) == labels).sum())
+            targets += len(labels)
         return Score(loss / targets, hits / targets) if targets else None
 
     def save_state(self, path: Path) -> None:
@@ -167,7 +175,7 @@ class Trainer:
                 weight.copy_(state["weights"][name])
         self._optimizer.load_state_dict(state["optimizer"])
         saved = json.loads(state["result"])
-        for name in ("held_out_before", "held_out"):
+        for name in ("held_out_before", "held_out", "held_out_shared"):
             saved[name] = Score(*saved[name]) if saved[name] is not None else None
         self.result = TrainResult(**saved)
         self._order = shuffled_steps(len(self._train), self._settings.sequences_per_step, self._settings.seed)
@@ -189,10 +197,8 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         loss = 0.0
-        for part in split_by_tokens(examples, settings.max_batch_tokens):
-            batch = collate(part)
-            logits = self._learner.logits(batch.token_ids, batch.rows)
-            part_loss = F.cross_entropy(logits, batch.labels, reduction="sum") / targets
+        for logits, labels in self._forward([(example, self._draw(example)) for example in examples]):
+            part_loss = F.cross_entropy(logits, labels, reduction="sum") / targets
             part_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             loss += float(part_loss.detach())
         norm = float(nn.utils.clip_grad_norm_(self._weights.values(), settings.clip_norm))
@@ -206,6 +212,25 @@ class Trainer:
         result.seconds += seconds
         result.losses.append(loss)
         return StepFacts(result.steps, self.total_steps, loss, rate, norm, tokens, seconds, self._progress())
+
+    def _draw(self, example: Example) -> Context:
+        """The context of an example in this step; depends on nothing else, so that a resumed run draws the same."""
+        contexts, weights = zip(*self._settings.contexts, strict=True)
+        rng = random.Random(f"{self._settings.seed}:{self.result.steps}:{example.id}")
+        drawn: Context = rng.choices(contexts, weights)[0]
+        return drawn
+
+    def _forward(self, drawn: Sequence[tuple[Example, Context]]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Logits and labels of all targets, in parts that fit the token budget."""
+        plain = [example for example, context in drawn if context == "own"]
+        for part in split_by_tokens(plain, self._settings.max_batch_tokens):
+            batch = collate(part)
+            yield self._learner.logits(batch.token_ids, batch.rows), batch.labels
+        for example, context in drawn:
+            if context != "own":
+                token_ids, targets = torch.tensor(example.token_ids), torch.tensor(example.targets)
+                own = torch.tensor(example.own_rows)
+                yield self._learner.shared_logits(token_ids, own, targets - 1, context), token_ids[targets]
 
     def _settings_text(self) -> str:
         return json.dumps(asdict(self._settings), sort_keys=True)

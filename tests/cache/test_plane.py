@@ -28,6 +28,11 @@ def test_row_bytes_follow_from_shapes_and_dtypes():
     assert LAYOUT.column_spec("plan").column == "plan"
 
 
+def write(plane, part, layer, runs, rows):
+    for run, chunk in zip(runs, rows.split([run.size for run in runs]), strict=True):
+        plane.locate(run).read(part, layer).copy_(chunk)
+
+
 @pytest.mark.parametrize(("plane", "part", "shape"), [("kv", "v", (2, 8)), ("lr:plan", "lr", (4,))])
 def test_written_rows_are_read_back_over_segments(plane, part, shape):
     cache = store()
@@ -35,9 +40,9 @@ def test_written_rows_are_read_back_over_segments(plane, part, shape):
     assert len(runs) > 0
     rows = torch.arange(21 * torch.Size(shape).numel()).view(21, *shape)
     for layer in range(3):
-        cache.planes[plane].write(part, layer, runs, rows + layer)
+        write(cache.planes[plane], part, layer, runs, rows + layer)
     for layer in range(3):
-        back = torch.cat([cache.planes[plane].read(part, layer, run) for run in runs])
+        back = torch.cat([cache.planes[plane].locate(run).read(part, layer) for run in runs])
         assert torch.equal(back, (rows + layer).to(back.dtype))
 
 
@@ -45,18 +50,18 @@ def test_a_read_is_a_view_at_a_fixed_address():
     cache = store()
     (runs,) = cache.reserve([Claim("kv", 4)])
     plane = cache.planes["kv"]
-    address = plane.read("k", 1, runs[0]).data_ptr()
+    address = plane.locate(runs[0]).read("k", 1).data_ptr()
     cache.reserve([Claim("kv", 200)])
-    assert plane.read("k", 1, runs[0]).data_ptr() == address
-    assert plane.read("k", 1, Run(runs[0].slot + 1, 2)).data_ptr() == address + 2 * 8 * 4
+    assert plane.locate(runs[0]).read("k", 1).data_ptr() == address
+    assert plane.locate(Run(runs[0].slot + 1, 2)).read("k", 1).data_ptr() == address + 2 * 8 * 4
 
 
 def test_a_wide_read_begins_with_the_row_even_in_the_last_slot_and_layer():
     cache = store()
     plane = cache.planes["lr:plan"]
     (runs,) = cache.reserve([Claim("lr:plan", 8)])
-    plane.write("lr", 2, runs, torch.arange(32).view(8, 4))
-    wide = plane.read_wide("lr", 2, runs[0], 8)
+    write(plane, "lr", 2, runs, torch.arange(32).view(8, 4))
+    wide = plane.locate(runs[0]).read_wide("lr", 2, 8)
     assert wide.shape == (8, 8)
     assert torch.equal(wide[:, :4].float(), torch.arange(32).view(8, 4).float())
 
@@ -64,7 +69,7 @@ def test_a_wide_read_begins_with_the_row_even_in_the_last_slot_and_layer():
 def test_fresh_slots_are_poisoned_for_tests():
     cache = store()
     (runs,) = cache.reserve([Claim("kv", 3)])
-    assert cache.planes["kv"].read("v", 0, runs[0]).isnan().all()
+    assert cache.planes["kv"].locate(runs[0]).read("v", 0).isnan().all()
 
 
 def test_a_claim_over_the_budget_takes_nothing():

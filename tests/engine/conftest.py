@@ -6,7 +6,6 @@ import pytest
 
 from agentrt.engine import Engine
 from agentrt.engine.engine import EngineConfig
-from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.schemes.make import make_scheme
 from tests.models import make
@@ -24,7 +23,7 @@ def open_engine(tmp_path):
             models[key] = make(tmp_path / f"{family}{len(models)}", family, targets=targets)
         model, folders = models[key]
         backbone = Backbone(copy.deepcopy(model))
-        adapters = AdapterSet.load(folders, backbone.shapes, base_names=backbone.names, dtype=backbone.dtype)
+        adapters = backbone.load_adapters(folders)
         limits = {"segment_slots": 64, "poison": True, **config}
         engine = Engine(backbone, adapters, make_scheme(scheme), config=EngineConfig(**limits))
         engine.model, engine.folders = model, folders

@@ -188,7 +188,7 @@ def test_an_error_inside_a_step_is_reported_and_survived(open_engine, scheme):
     session = play(engine, random_turns(1, count=2))
     session.settle()
     before = list(session.trajectory.token_ids)
-    fault = engine.backbone.model.lm_head.register_forward_pre_hook(lambda module, rows: 1 / 0)
+    fault = engine.backbone.model.model.norm.register_forward_pre_hook(lambda module, rows: 1 / 0)
     with pytest.raises(EngineError, match="ZeroDivisionError"):
         session.turn("plan", [1, 2], Sampling(max_new_tokens=3)).result  # noqa: B018
     fault.remove()

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 import torch
-from agentrt_kernels.lora_attention import KeyRun, ValueTerm, lora_attention
+
+from agentrt_kernels.lora_attention import Block, lora_attention
 
 
 def dense(q, q_start, k, v, lr, lr_start, up, scale, window):
@@ -64,11 +65,14 @@ def test_equals_the_definition_in_fp64(case, dtype, ranked):
     start = {"none": total, "all": 0, "tail": total // 3}[ranked]
     lr = torch.randn(total - start, r, generator=generator).to(dtype)
     rows, wide = wide_rows(lr, d)
-    keys = [KeyRun(a, k[a:b], v[a:b]) for a, b in cut(total, pieces, generator)]
-    edges = cut(total - start, min(pieces + 1, total - start), generator) if ranked != "none" else []
-    terms = [ValueTerm(start + a, rows[a:b], wide[a:b]) for a, b in edges]
-    out = lora_attention(q, prefix, keys, terms, up if terms else None, scale=d**-0.5, window=window)
-    exact = dense(q, prefix, k, v, lr if terms else None, start, up, d**-0.5, window)
+    edges = {edge for pair in cut(total, pieces, generator) for edge in pair} | {start}
+    blocks = []
+    for a, b in itertools.pairwise(sorted(edges)):
+        term = (rows[a - start : b - start], wide[a - start : b - start]) if a >= start else (None, None)
+        blocks.append(Block(a, k[a:b], v[a:b], *term))
+    ranks = ranked != "none"
+    out = lora_attention(q, prefix, blocks, up if ranks else None, scale=d**-0.5, window=window)
+    exact = dense(q, prefix, k, v, lr if ranks else None, start, up, d**-0.5, window)
     error = (out.double() - exact).abs().max() / exact.abs().max()
     assert out.dtype == dtype
     assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
@@ -80,6 +84,6 @@ def test_decode_allocates_nothing_the_size_of_the_keys():
     lr, wide = wide_rows(torch.randn(total, r).bfloat16(), d)
     q, up = torch.randn(1, 9, d).bfloat16(), torch.randn(r, kv_heads, d).bfloat16()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        lora_attention(q, total - 1, [KeyRun(0, k, k)], [ValueTerm(0, lr, wide)], up, scale=0.125)
+        lora_attention(q, total - 1, [Block(0, k, k, lr, wide)], up, scale=0.125)
     largest = max(event.self_cpu_memory_usage for event in profile.events())
     assert 0 < largest < total * r  # bytes

@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agentrt.errors import AdapterError
-from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.lowrank import Site
 from agentrt.model.tiny import tiny_adapter, tiny_model
@@ -19,7 +18,7 @@ def backbone():
 
 
 def load(backbone, **folders):
-    return AdapterSet.load(folders, backbone.shapes, base_names=backbone.names, dtype=torch.float32)
+    return backbone.load_adapters(folders)
 
 
 def edit(folder, **changes):

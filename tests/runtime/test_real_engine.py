@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from agentrt.engine import Engine
-from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.tiny import tiny_adapter, tiny_model
 from agentrt.runtime.episode import Runtime
@@ -26,7 +25,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     model = tiny_model("llama", vocab_size=256, max_position_embeddings=2048)
     folders = {name: tiny_adapter(model, tmp_path / name, seed=seed) for seed, name in enumerate(("plan", "action"))}
     backbone = Backbone(model)
-    adapters = AdapterSet.load(folders, backbone.shapes, base_names=backbone.names, dtype=backbone.dtype)
+    adapters = backbone.load_adapters(folders)
     tokenizer: Any = ByteTokenizer()  # the engine itself never reads text
     with Engine(backbone, adapters, make_scheme("rebase_shared"), tokenizer=tokenizer) as engine:
         yield engine

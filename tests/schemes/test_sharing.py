@@ -13,13 +13,13 @@ def addresses(rig, tape, start, end):
     """Memory address of each token's key row in layer 1."""
     tape = rig.sharing.tapes[tape]
     plane = rig.store.planes[tape.plane]
-    rows = [row for run in tape.runs(start, end) for row in plane.read("k", 1, run)]
+    rows = [row for run in tape.runs(start, end) for row in plane.locate(run).read("k", 1)]
     return [row.data_ptr() for row in rows]
 
 
 def view_addresses(rig, view, end):
     plane = rig.store.planes[view.plane]
-    rows = [row for run in view.truncate(end).runs for row in plane.read("k", 1, run)]
+    rows = [row for run in view.truncate(end).runs for row in plane.locate(run).read("k", 1)]
     return [row.data_ptr() for row in rows]
 
 

@@ -77,6 +77,15 @@ def test_every_role_learns_its_own_fields_only(recorded: list[Recorded]) -> None
             assert set(example.targets) <= own
 
 
+def test_the_roles_own_rows_are_a_partition_of_what_is_processed(recorded: list[Recorded]) -> None:
+    for one in recorded:
+        everything = Recorded(one.id, one.question_id, one.token_ids, tuple(s._replace(taught=True) for s in one.spans))
+        examples = [role_example(everything, role) for role in ("plan", "action", "reflect")]
+        rows = sorted(row for example in examples if example is not None for row in example.own_rows)
+        last = max(span.end for span in one.spans if span.kind == "verdict")
+        assert rows == list(range(last - 1))
+
+
 def test_both_verdicts_occur_and_follow_from_the_answer(
     recorded: list[Recorded], questions: list[GoldQuestion]
 ) -> None:

@@ -44,6 +44,16 @@ def test_targets_are_the_roles_own_taught_fields() -> None:
     assert role_example(RECORDED, "reflect") is None
 
 
+def test_own_rows_are_what_the_role_reads_first_and_writes_but_its_last_token() -> None:
+    plan, action = role_example(RECORDED, "plan"), role_example(RECORDED, "action")
+    assert plan is not None
+    assert action is not None
+    assert plan.own_rows == (0, 1, 2, 3, 4, 5, 6, 7, 8), "the turn at 14 lies behind the last target"
+    assert action.own_rows == (9, 10, 11, 12, 15, 16)
+    for example in (plan, action):
+        assert {target - 1 for target in example.targets} <= set(example.own_rows)
+
+
 def test_every_target_is_predicted_from_the_position_before_it() -> None:
     short = Example("a", "a", (3, 4, 5, 6), (2, 3))
     long = Example("b", "b", tuple(range(40, 80)), (1, 39))

@@ -117,7 +117,7 @@ def test_the_tuned_weights_differ_between_roles(tmp_path: Path) -> None:
 
 
 def test_a_role_that_wrote_nothing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no field of the role 'reflect'"):
+    with pytest.raises(DataError, match="no trajectory holds a field of the role 'reflect'"):
         train_role(
             "reflect",
             make_recorded(),

@@ -1,6 +1,7 @@
 """A tiny model learns, resumes to the same weights, and its saved folder serves what was trained."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,10 @@ import torch
 from peft import PeftModel
 
 from agentrt.errors import DataError, UsageError
-from agentrt.model.tiny import tiny_model
+from agentrt.model.tiny import tiny_adapter, tiny_model
 from agentrt.model.trainable import LoraSettings, TrainableAdapter
 from agentrt.training.examples import Example
-from agentrt.training.settings import TrainSettings
+from agentrt.training.settings import SHARED_CONTEXTS, TrainSettings
 from agentrt.training.trainer import Trainer, split_held_out
 
 SETTINGS = TrainSettings(passes=6, learning_rate=2e-2, warmup_steps=4, max_batch_tokens=96, held_out=0.2)
@@ -101,6 +102,21 @@ def test_resumed_training_ends_with_the_same_weights(tmp_path: Path) -> None:
     resumed.run()
     for name, weight in straight.parameters.items():
         assert torch.equal(weight, second.parameters[name])
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # as above
+def test_a_role_learns_over_contexts_of_others_too(tmp_path: Path) -> None:
+    other = tiny_adapter(tiny_model(), tmp_path / "other", seed=9)
+    learner = TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LoraSettings(rank=4, alpha=12), other=other)
+    examples = [replace(e, own_rows=tuple(range(e.targets[0] - 2, len(e.token_ids) - 1))) for e in make_examples()]
+    trainer = Trainer(learner, examples, replace(SETTINGS, contexts=SHARED_CONTEXTS))
+    before = trainer.evaluate("other_lr")
+    result = trainer.run()
+    assert before is not None
+    assert result.held_out_shared is not None
+    assert result.held_out_shared.loss < 0.5 * before.loss
+    assert result.held_out is not None
+    assert result.held_out.loss < 0.5 * before.loss
 
 
 def test_resume_refuses_other_settings_and_other_data(tmp_path: Path) -> None:

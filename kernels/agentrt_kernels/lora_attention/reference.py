@@ -1,34 +1,22 @@
 """Reference of `lora_attention`: torch only, exact, and the path that CPUs run. The derivation is in README.md."""
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
 
-class KeyRun(NamedTuple):
-    """Cached keys and base values of positions `[start, start + T)`."""
+class Block(NamedTuple):
+    """Cached rows of positions `[start, start + T)`: keys, base values, and the low-rank part of the values.
+
+    The values are v + lr @ up; without `lr` the low-rank part is zero here.
+    """
 
     start: int
     k: torch.Tensor  # [T, Hkv, d]
     v: torch.Tensor  # [T, Hkv, d]
-
-
-class ValueTerm(NamedTuple):
-    """The low-rank part of the values of positions `[start, start + T)`: lr @ up, scaling included in `up`."""
-
-    start: int
-    lr: torch.Tensor  # [T, r]
-    wide: torch.Tensor | None  # [T, d]: lr, then anything finite or not; lets one fused attention call read lr
-
-
-class _Block(NamedTuple):
-    start: int
-    k: torch.Tensor
-    v: torch.Tensor
-    lr: torch.Tensor | None
-    wide: torch.Tensor | None
+    lr: torch.Tensor | None = None  # [T, r]
+    wide: torch.Tensor | None = None  # [T, d]: lr, then anything, NaN too; lets one fused attention call read lr
 
     @property
     def end(self) -> int:
@@ -47,8 +35,7 @@ class _Partial(NamedTuple):
 def lora_attention(
     q: torch.Tensor,
     q_start: int,
-    keys: Sequence[KeyRun],
-    terms: Sequence[ValueTerm] = (),
+    blocks: Sequence[Block],
     up: torch.Tensor | None = None,
     *,
     scale: float,
@@ -56,80 +43,57 @@ def lora_attention(
 ) -> torch.Tensor:
     """softmax(q kᵀ scale)(v + lr up) of queries at consecutive positions from `q_start`, causal.
 
-    q [n, H, d]; `keys` cover positions `[0, q_start + n)` in order; `terms` lie inside them (elsewhere the low-rank
-    part is zero); up [r, Hkv, d]; `window`: a query sees its own and the `window - 1` positions before it.
-    Returns [n, H, d] in q's dtype. Nothing the size of the keys is allocated when n * H < Hkv * d.
+    q [n, H, d]; `blocks` cover positions `[0, q_start + n)` in order; up [r, Hkv, d], scaling included, in any
+    float dtype; `window`: a query sees its own and the `window - 1` positions before it.
+    Returns [n, H, d] in q's dtype. Nothing the size of the keys is allocated when n * H < Hkv * d and the dtype
+    is a half one.
     """
     n, heads, d = q.shape
-    kv_heads = keys[0].k.shape[1]
+    kv_heads = blocks[0].k.shape[1]
+    if up is not None and n * heads >= kv_heads * d:
+        blocks = _expand(blocks, up.to(q.dtype))
+    if window is not None:
+        blocks = _visible(blocks, q_start, window)
     grouped = q.view(n, kv_heads, heads // kv_heads, d).permute(1, 2, 0, 3)  # [Hkv, G, n, d]
-    if terms and up is not None and n * heads >= kv_heads * d:
-        keys, terms = _expand(keys, terms, up), ()
-    blocks = _visible(_align(keys, terms), q_start, window)
-    fused = q.device.type == "cpu" and all(
-        block.lr is None or (block.wide is not None and q.dtype == block.lr.dtype != torch.float32) for block in blocks
-    )
-    attend = _attend_fused if fused else _attend_plain
-    partials = [attend(grouped, q_start, block, scale, window) for block in blocks]
-    out, out_lr = _merge(partials, n)
+    attend = _attend_fused if q.device.type == "cpu" and all(map(_fusable, blocks)) else _attend_plain
+    out, out_lr = _merge([attend(grouped, q_start, block, scale, window) for block in blocks], n)
     if out_lr is not None and up is not None:
         flat = out_lr.reshape(kv_heads, -1, out_lr.shape[-1]).to(up.dtype)
-        out = out + (flat @ up.transpose(0, 1)).view_as(out)  # B once per query, not once per key
+        out = out + (flat @ up.transpose(0, 1)).view(out.shape)  # B once per query, not once per key
     return out.to(q.dtype).permute(2, 0, 1, 3).reshape(n, heads, d)
 
 
-def _expand(keys: Sequence[KeyRun], terms: Sequence[ValueTerm], up: torch.Tensor) -> list[KeyRun]:
+def _fusable(block: Block) -> bool:
+    """Half-precision flash attention packs its operands, which makes reading `wide` cheap; fp32 gains nothing."""
+    return block.lr is None or (block.wide is not None and block.lr.dtype == block.k.dtype != torch.float32)
+
+
+def _expand(blocks: Sequence[Block], up: torch.Tensor) -> list[Block]:
     """Add the low-rank part to the values: one layer's transient, worth it for many queries."""
     flat = up.flatten(1)
-    if len(keys) == len(terms) == 1 and keys[0].start == terms[0].start and len(keys[0].k) == len(terms[0].lr):
-        values = torch.addmm(keys[0].v.flatten(1), terms[0].lr.to(flat.dtype), flat)
-    else:
-        values = torch.cat([run.v.flatten(1) for run in keys])
-        first = keys[0].start
-        for term in terms:
-            rows = values[term.start - first : term.start - first + len(term.lr)]
-            rows.addmm_(term.lr.to(flat.dtype), flat)
-    values = values.view(-1, *up.shape[1:])
-    offset = keys[0].start
-    return [run._replace(v=values[run.start - offset : run.start - offset + len(run.k)]) for run in keys]
+    expanded = []
+    for block in blocks:
+        v = block.v
+        if block.lr is not None:
+            v = torch.addmm(v.flatten(1), block.lr.to(flat.dtype), flat).view(v.shape)
+        expanded.append(Block(block.start, block.k, v))
+    return expanded
 
 
-def _align(keys: Sequence[KeyRun], terms: Sequence[ValueTerm]) -> list[_Block]:
-    """Cut keys and terms at each other's boundaries."""
-    if not terms:
-        return [_Block(run.start, run.k, run.v, None, None) for run in keys]
-    bounds = sorted({edge for term in terms for edge in (term.start, term.start + len(term.lr))})
-    blocks = []
-    for run in keys:
-        end = run.start + len(run.k)
-        cuts = [run.start, *(edge for edge in bounds if run.start < edge < end), end]
-        for low, high in itertools.pairwise(cuts):
-            k, v = run.k[low - run.start : high - run.start], run.v[low - run.start : high - run.start]
-            term = next((t for t in terms if t.start <= low < t.start + len(t.lr)), None)
-            if term is None:
-                blocks.append(_Block(low, k, v, None, None))
-                continue
-            part = slice(low - term.start, high - term.start)
-            blocks.append(_Block(low, k, v, term.lr[part], None if term.wide is None else term.wide[part]))
-    return blocks
-
-
-def _visible(blocks: Sequence[_Block], q_start: int, window: int | None) -> list[_Block]:
+def _visible(blocks: Sequence[Block], q_start: int, window: int) -> list[Block]:
     """Drop keys that fall out of the first query's window."""
-    if window is None:
-        return list(blocks)
     first = q_start - window + 1
     kept = []
     for block in blocks:
         drop = max(0, first - block.start)
         if drop < len(block.k):
-            parts = (part if part is None else part[drop:] for part in block[1:])
-            kept.append(_Block(block.start + drop, *parts) if drop else block)  # type: ignore[arg-type]
+            rows = (part if part is None else part[drop:] for part in block[1:])
+            kept.append(Block(block.start + drop, *rows) if drop else block)  # type: ignore[arg-type]
     return kept
 
 
 def _mask(
-    q_start: int, n: int, block: _Block, window: int | None, dtype: torch.dtype
+    q_start: int, n: int, block: Block, window: int | None, dtype: torch.dtype
 ) -> tuple[int, torch.Tensor | None]:
     """First row that sees any key of the block, and an additive mask [n', T]; None where all is visible.
 
@@ -148,7 +112,7 @@ def _mask(
     return first_row, torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, penalty)
 
 
-def _attend_fused(q: torch.Tensor, q_start: int, block: _Block, scale: float, window: int | None) -> _Partial:
+def _attend_fused(q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None) -> _Partial:
     """Through torch's flash attention for CPUs; a second call with `wide` as values reads the low-rank rows."""
     kv_heads, group, n, d = q.shape
     square = block.start == q_start and block.end == q_start + n and (window is None or n <= window)
@@ -178,7 +142,7 @@ def _attend_fused(q: torch.Tensor, q_start: int, block: _Block, scale: float, wi
     return _Partial(first_row, out, flash(block.wide)[0][..., : block.lr.shape[1]], lse)
 
 
-def _attend_plain(q: torch.Tensor, q_start: int, block: _Block, scale: float, window: int | None) -> _Partial:
+def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None) -> _Partial:
     """Matrix products and one softmax in fp32, on any device."""
     kv_heads, group, n, d = q.shape
     first_row, mask = _mask(q_start, n, block, window, torch.float32)

@@ -1,0 +1,85 @@
+"""Contexts of other paths: what a role reads under a sharing scheme, against the plain forward pass."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from agentrt.errors import UsageError
+from agentrt.model.tiny import TinyFamily, tiny_adapter, tiny_model
+from agentrt.model.trainable import LoraSettings, TrainableAdapter
+
+TOKENS = torch.tensor([5, 9, 17, 33, 65, 129, 2, 4, 8, 16, 32, 64])
+OWN = torch.tensor([4, 5, 6, 9, 10, 11])
+LORA = LoraSettings(rank=4, alpha=10)
+
+
+def make(tmp_path: Path, *, other: bool = True, fill: bool = True, **model: object) -> TrainableAdapter:
+    backbone = tiny_model(**model)  # type: ignore[arg-type]
+    folder = tiny_adapter(backbone, tmp_path / "other", seed=3) if other else None
+    learner = TrainableAdapter(backbone, "agentrt/tiny-llama", LORA, other=folder)
+    if fill:
+        generator = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for weight in learner.parameters.values():
+                weight.copy_(torch.randn(weight.shape, generator=generator) * 0.2)
+    return learner
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
+def test_all_rows_being_own_rows_equals_the_plain_forward(tmp_path: Path, family: TinyFamily) -> None:
+    window = {} if family == "llama" else {"sliding_window": 5}
+    learner = make(tmp_path, family=family, **window)
+    everything = torch.arange(len(TOKENS))
+    with torch.no_grad():
+        plain = learner.logits(TOKENS[None], everything)
+        for context in ("own", "other_lr", "other", "neutral_lr"):
+            shared = learner.shared_logits(TOKENS, everything, everything, context)  # type: ignore[arg-type]
+            assert torch.allclose(shared, plain, atol=1e-4)
+
+
+def test_a_fresh_adapter_over_a_neutral_context_is_the_backbone(tmp_path: Path) -> None:
+    plain = tiny_model()(TOKENS[None]).logits[0, OWN]
+    learner = make(tmp_path, fill=False)
+    with torch.no_grad():
+        assert torch.allclose(learner.shared_logits(TOKENS, OWN, OWN, "neutral_lr"), plain, atol=1e-4)
+
+
+def test_each_context_gives_other_logits_and_gradients_to_all_weights(tmp_path: Path) -> None:
+    learner = make(tmp_path)
+    seen = []
+    for context in ("own", "other_lr", "other", "neutral_lr"):
+        logits = learner.shared_logits(TOKENS, OWN, OWN[3:], context)  # type: ignore[arg-type]
+        assert logits.shape == (3, 211)
+        seen.append(logits.detach())
+        for weight in learner.parameters.values():
+            weight.grad = None
+        logits.square().sum().backward()
+        assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in learner.parameters.values())
+    for index, one in enumerate(seen):
+        assert not any(torch.allclose(one, two, atol=1e-3) for two in seen[index + 1 :])
+
+
+def test_the_other_adapter_is_neither_trained_nor_saved(tmp_path: Path) -> None:
+    learner = make(tmp_path)
+    assert not any("other" in name for name in learner.parameters)
+    learner.shared_logits(TOKENS, OWN, OWN, "other").sum().backward()
+    with torch.no_grad():
+        plain = learner.logits(TOKENS[None], OWN)
+    learner.save(tmp_path / "saved")
+    again = TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LORA, other=tmp_path / "saved")
+    with torch.no_grad():
+        everything = again.shared_logits(TOKENS, OWN[:1], OWN[:1], "other")
+    assert plain.shape == (6, 211)
+    assert everything.shape == (1, 211)
+
+
+def test_a_context_that_cannot_be_had_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs that role's adapter"):
+        make(tmp_path, other=False).shared_logits(TOKENS, OWN, OWN, "other")
+    keys = TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LoraSettings(targets=("k_proj", "v_proj")))
+    with pytest.raises(UsageError, match="leave k_proj alone"):
+        keys.shared_logits(TOKENS, OWN, OWN, "neutral_lr")
