@@ -2,6 +2,8 @@
 
 import random
 
+from safetensors.torch import load_file, save_file
+
 from agentrt.model.tiny import tiny_adapter, tiny_model
 
 AGENTS = ("plan", "action", "reflect")
@@ -17,13 +19,19 @@ FAMILIES = {
 }
 
 
-def make(folder, name="llama", *, targets=("q_proj", "v_proj"), **options):
-    """A tiny model and three different adapters on it."""
+def make(folder, name="llama", *, targets=("q_proj", "v_proj"), shared_a=False, **options):
+    """A tiny model and three different adapters on it; with `shared_a` they have the same A everywhere."""
     model = tiny_model(**FAMILIES[name])
     folders = {
         agent: tiny_adapter(model, folder / agent, targets=targets, seed=seed, **options)
         for seed, agent in enumerate(AGENTS, 1)
     }
+    if shared_a:
+        donor = load_file(folders["plan"] / "adapter_model.safetensors")
+        for agent in AGENTS[1:]:
+            path = folders[agent] / "adapter_model.safetensors"
+            tensors = load_file(path)
+            save_file({key: donor[key] if "lora_A" in key else value for key, value in tensors.items()}, path)
     return model, folders
 
 

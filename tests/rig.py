@@ -14,7 +14,7 @@ from agentrt.trajectory import Trajectory
 class Rig:
     """One session of `scheme` over a copy of a stock model; `chunk` cuts every pass into steps of so many rows."""
 
-    def __init__(self, model, folders, scheme, *, preamble=(), chunk=None, segment_slots=32, budget_bytes=None):
+    def __init__(self, model, folders, scheme, *, preamble=(), chunk=None, ride=3, segment_slots=32, budget_bytes=None):
         self.backbone = Backbone(copy.deepcopy(model))
         self.adapters = self.backbone.load_adapters(folders)
         layout = self.backbone.layout(self.adapters)
@@ -27,7 +27,7 @@ class Rig:
         self.trajectory.append(preamble, "system", "preamble")
         self.trajectory.preamble = len(preamble)
         self.sharing = self.scheme.open(layout, self.store, self.trajectory)
-        self.chunk = chunk
+        self.chunk, self.ride = chunk, ride
         self.rows = {}
 
     def turn(self, agent, context, forced, *, finish=True):
@@ -36,12 +36,17 @@ class Rig:
         logits = [self.run(self.sharing.begin(agent, len(forced)))]
         for token_id in forced[:-1]:
             self.trajectory.append([token_id], agent, "generated")
-            logits.append(self.run(self.sharing.feed()))
+            passes = self.sharing.feed()
+            logits.append(self.run([*passes, *self.sharing.ride(self.ride)]))
         if finish:
             self.run(self.sharing.end())
             self.trajectory.append(forced[-1:], agent, "generated")
         self.store.check_integrity()
         return torch.cat(logits)
+
+    def settle(self):
+        """Run what the scheme still owes."""
+        self.run(self.sharing.catch_up())
 
     def run(self, passes):
         """All passes in order, in one step or chunk by chunk; the last logits."""
@@ -52,7 +57,8 @@ class Rig:
             if step:
                 for each in step:
                     self.rows[each.path] = self.rows.get(each.path, 0) + len(each)
-                logits = self.backbone.run(Step(tuple(step)), self.store.planes, self.adapters)[-1]
+                rows = self.backbone.run(Step(tuple(step)), self.store.planes, self.adapters)
+                logits = next((each for each in reversed(rows) if each is not None), logits)
         return logits
 
     def pieces(self, each):

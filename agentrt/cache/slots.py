@@ -94,7 +94,7 @@ class SlotPool:
                 continue
             start = largest[0] if size < ROOMY * count else largest[0] + size // 2
             if any(start_of == largest[0] for start_of, _ in self.segments):
-                start = largest[0]  # an empty segment: nobody before it needs room
+                start = largest[0]  # at a segment's start nobody before it needs room
             taken.append(self._take_at(start, count))
             count -= taken[-1].size
         return concat(taken)

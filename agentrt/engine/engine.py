@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 
 from agentrt.cache.store import CacheStore
+from agentrt.engine.costs import measure_ride_rows
 from agentrt.engine.scheduler import Job, Scheduler
 from agentrt.engine.session import Session
 from agentrt.engine.turn import Turn
@@ -34,6 +35,8 @@ class EngineConfig:
     max_context: int | None = None
     max_step_tokens: int = 2048
     idle_chunk_tokens: int = 512
+    ride_rows: int | None = None
+    """Rows of a scheme's own work that may ride in each step's decode; None = measured at start-up."""
     segment_slots: int = 4096
     poison: bool = False
     """Fill fresh slots with NaN, so that a read of a slot nobody wrote shows. For tests."""
@@ -81,7 +84,9 @@ class Engine:
             segment_slots=self.config.segment_slots,
             poison=self.config.poison,
         )
-        self._scheduler = Scheduler(self.config.max_step_tokens, self.config.idle_chunk_tokens)
+        self._scheduler = Scheduler(
+            self.config.max_step_tokens, self.config.idle_chunk_tokens, self._choose_ride_rows()
+        )
         self._sessions: list[SessionWork] = []
         self._changed = threading.Condition()
         self._closed = False
@@ -146,7 +151,7 @@ class Engine:
     def session(self, preamble: Sequence[int] | None = None) -> Session:
         """Open a session. `preamble` is the shared prefix that the scheme processes by a fixed path."""
         trajectory = Trajectory()
-        trajectory.append(preamble or (), "system", "preamble")
+        trajectory.append(self._checked(preamble or ()), "system", "preamble")
         trajectory.preamble = len(trajectory)
         with self._changed:
             self._check_open()
@@ -233,9 +238,12 @@ class Engine:
     def settle(self, work: SessionWork) -> None:
         with self._changed:
             self._flush(work)
+            work.pending.extend(work.sharing.catch_up())
+            self._flush(work)
 
     def kv_bytes(self, work: SessionWork) -> int:
         with self._changed:
+            self._check_open()
             return work.kv_bytes(self._store)
 
     def close_session(self, work: SessionWork) -> None:
@@ -290,6 +298,8 @@ class Engine:
                 if job.session.closed:
                     continue
                 self._scheduler.done(job)
+                if job.turn is not None:
+                    job.turn.rows += len(job.run)
                 work = job.session
                 work.urgent = work.urgent and bool(work.pending)
                 if job.turn is not None and rows is not None and not job.turn.cancelled:
@@ -327,6 +337,13 @@ class Engine:
             decode_rows=stats.decode_rows + decode,
             neutral_rows=stats.neutral_rows + neutral,
         )
+
+    def _choose_ride_rows(self) -> int:
+        if not self.scheme.rides:
+            return 0
+        if self.config.ride_rows is not None:
+            return self.config.ride_rows
+        return measure_ride_rows(self.backbone, self.adapters)
 
     # Helpers, called under the lock.
 

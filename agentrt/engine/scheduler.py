@@ -16,30 +16,39 @@ class Job:
     turn: TurnWork | None
     completes: bool
     """The pass ends here; otherwise it was cut and its rest is still queued."""
+    riding: bool = False
+    """Work of the scheme's own that is in no queue: it runs beside the turn's decode step."""
 
 
 class Scheduler:
     """Packs at most `max_step_tokens` rows a step, in this order:
 
-    1. one token of every decoding turn, so that nobody's stream stalls;
+    1. one token of every decoding turn, so that nobody's stream stalls, and beside them at most `ride_rows` rows
+       that their schemes offer;
     2. prefill chunks of turns that wait for their first token, oldest first;
     3. pending passes that a waiting turn needs;
     4. other pending passes, `idle_chunk_tokens` at most, and only while no turn waits for its first token.
     """
 
-    def __init__(self, max_step_tokens: int, idle_chunk_tokens: int) -> None:
+    def __init__(self, max_step_tokens: int, idle_chunk_tokens: int, ride_rows: int = 0) -> None:
         self.max_step_tokens = max_step_tokens
         self.idle_chunk_tokens = idle_chunk_tokens
+        self.ride_rows = ride_rows
 
     def pack(self, sessions: Iterable[SessionWork]) -> list[Job]:
-        """The next step's jobs. Queues are not changed: `done` does that once the step has run."""
+        """The next step's jobs. Queues are not changed (`done` does that once the step has run); what rides is
+        taken from its scheme at once, and given back by the turn's `abort` if the step fails."""
         active = list(sessions)
         turns = sorted(
             (s.turn for s in active if s.turn is not None and s.turn.admitted), key=lambda turn: turn.submitted
         )
         jobs: list[Job] = []
+        ride = self.ride_rows
         for turn in (t for t in turns if not t.reading):
             jobs.extend(Job(each, turn.session, turn, True) for each in turn.passes)
+            riding = turn.session.sharing.ride(ride) if ride else []
+            jobs.extend(Job(each, turn.session, turn, True, riding=True) for each in riding)
+            ride -= sum(len(each) for each in riding)
         room = max(1, self.max_step_tokens - sum(len(job.run) for job in jobs))
         for turn in (t for t in turns if t.reading):
             room -= self._take(jobs, turn.passes, turn.session, turn, room)
@@ -53,6 +62,8 @@ class Scheduler:
 
     def done(self, job: Job) -> None:
         """Take a job that has run out of its queue."""
+        if job.riding:
+            return
         queue = job.turn.passes if job.turn is not None else job.session.pending
         first = queue.popleft()
         if not job.completes:

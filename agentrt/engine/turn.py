@@ -54,6 +54,7 @@ class Turn:
             while (token_id := self._tokens.get()) is not None:
                 yield token_id
         finally:
+            self._tokens.put(None)  # a second iteration ends at once
             self.cancel()
         if isinstance(self._outcome, BaseException):
             raise self._outcome

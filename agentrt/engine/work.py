@@ -53,6 +53,8 @@ class TurnWork:
     _context: int = 0
     _known: int = 0
     _read_rows: int = 0
+    rows: int = 0
+    """Rows run for this turn, whatever the path."""
     _quiet: float = 0.0
     _first: float = 0.0
 
@@ -72,7 +74,7 @@ class TurnWork:
         self._known = trajectory.num_processed
         self._context = len(trajectory) - self._known
         self.passes.extend(sharing.begin(self.adapter, self.sampling.max_new_tokens))
-        self._read_rows = sum(len(each) for each in self.passes)
+        self._read_rows = sum(len(each) for each in self.passes if each.path == self.adapter)
         self.admitted = True
 
     def settle(self, logits: torch.Tensor, store: CacheStore) -> None:
@@ -117,12 +119,12 @@ class TurnWork:
         session.pending.extend(session.sharing.end())
         session.turn = None
         generated = len(self.token_ids)
+        owed = sum(len(each) for each in session.pending)
         decode_s = time.perf_counter() - self._first
-        reread = self._read_rows - self._context
         usage = TurnUsage(
             context_tokens=self._context,
-            reused_tokens=self._known - reread,
-            recomputed_tokens=reread + sum(len(each) for each in session.pending),
+            reused_tokens=self._known - max(0, self._read_rows - self._context),
+            recomputed_tokens=self.rows + owed - self._context - (generated - 1),
             generated_tokens=generated,
             ttft_s=self._first - self._quiet,
             submit_to_first_token_s=self._first - self.submitted,

@@ -3,6 +3,8 @@
 from typing import Final
 
 from agentrt.schemes.base import Scheme, SharingSession
+from agentrt.schemes.base_lr_shared import BaseLRShared
+from agentrt.schemes.base_shared import BaseShared
 from agentrt.schemes.full_shared import FullShared
 from agentrt.schemes.non_shared import NonShared
 from agentrt.schemes.pre_lr_shared import PreLRShared
@@ -11,6 +13,8 @@ from agentrt.schemes.rebase_shared import ReBaseShared
 SCHEMES: Final[dict[str, type[Scheme]]] = {
     "non_shared": NonShared,
     "full_shared": FullShared,
+    "base_shared": BaseShared,
+    "base_lr_shared": BaseLRShared,
     "pre_lr_shared": PreLRShared,
     "rebase_shared": ReBaseShared,
 }

@@ -36,6 +36,11 @@ class Scheme(ABC):
     def check(self, layout: Layout) -> None:
         """Raise SchemeError where these adapters are not allowed."""
 
+    @property
+    def rides(self) -> bool:
+        """Whether its sessions have passes that may run in the room left in decode steps (`ride`)."""
+        return False
+
     @classmethod
     def option_names(cls) -> frozenset[str]:
         return frozenset(field.name for field in fields(cls))
@@ -86,6 +91,18 @@ class SharingSession(ABC):
     def feed(self) -> list[Pass]:
         """The passes that process what the trajectory has gained, one sampled token."""
         return self._advance()
+
+    def ride(self, rows: int) -> list[Pass]:
+        """At most `rows` rows of work that may run now, beside a decode step, and must if returned."""
+        del rows
+        return []
+
+    def catch_up(self) -> list[Pass]:
+        """What earlier turns still owe, between turns: passes after which nothing is outstanding.
+
+        Raises CacheFullError.
+        """
+        return []
 
     def end(self) -> Sequence[Pass]:
         """Commit the turn, free what it did not use, and return the passes that must run before the next turn."""

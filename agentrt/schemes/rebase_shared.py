@@ -1,86 +1,203 @@
-"""rebase_shared: a base cache that no adapter has touched, rebuilt after each turn by the neutral path."""
+"""rebase_shared: a base cache of one fixed path (adapters off, or a pivot role), rebuilt where others have spoken."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final, Literal, Self, get_args
 
 from agentrt.cache.layout import KV, Layout, column_plane
 from agentrt.cache.slots import concat
 from agentrt.cache.store import CacheStore
-from agentrt.cache.tape import Tape
+from agentrt.cache.tape import Tape, reserve
 from agentrt.cache.view import View
 from agentrt.errors import SchemeError
 from agentrt.schemes.pre_lr_shared import PreLRShared, PreLRSharedSession, value_adapters
-from agentrt.step import Pass, Write
+from agentrt.step import Logits, Pass, Write
 from agentrt.trajectory import NEUTRAL, Trajectory
 
-SCHEDULES = ("lp",)
+Schedule = Literal["auto", "lp", "db", "fused"]
+NEUTRAL_PIVOT: Final = "neutral"
 
 
 @dataclass(frozen=True)
 class ReBaseShared(PreLRShared):
-    """The speaker works in private slots over the neutral base; a neutral pass then rebases its turn.
+    """The speaker works in private slots over the shared base; a base pass then covers what it read and wrote.
 
-    `schedule: lp` (lazy prefill): that pass starts when the turn ends, gives way to first tokens of other
-    sessions, and is done before its own session reads again.
+    schedule: when that pass runs. `lp` (lazy prefill): at the turn's end, done before the session reads again.
+        `db` (double batching): beside the speaker in every step. `fused`: in the next turn's prefill step.
+        `auto`: in the room left in the turn's decode steps; what remains is fused if it is at most `fuse_rows`,
+        else run at the turn's end. All leave the same cache.
+    lp_at: `call`, or `handover`: no base pass while the same agent goes on. It then attends to its own values, so
+        the result differs.
+    adapted_tail: `all`, or how many of a turn's last context tokens the adapter reads; those before are read by
+        the base path only, before the turn.
+    pivot: the path that computes the base: `neutral`, or a role, whose own turns then need no second pass.
     """
 
     name: ClassVar[str] = "rebase_shared"
-    shares: ClassVar[str] = "K and V0 of the neutral path; each agent adds its own low-rank values"
-    recomputes: ClassVar[str] = "every turn once more, with adapters off"
+    shares: ClassVar[str] = "K and V0 of one fixed path; each agent adds its own low-rank values"
+    recomputes: ClassVar[str] = "every turn once more by the base path (with a pivot: the other roles' turns)"
     holds: ClassVar[str] = "one base cache + one low-rank column per agent (+ one turn's private tail)"
-    source: ClassVar[str] = "PReCache (2609.34054), ReBaseShared"
+    source: ClassVar[str] = "PReCache (2609.34054), ReBaseShared; fused, auto, adapted_tail, pivot: agentrt"
 
-    schedule: str = "lp"
+    schedule: str = "auto"
+    lp_at: str = "call"
+    adapted_tail: int | str = "all"
+    pivot: str = NEUTRAL_PIVOT
+    fuse_rows: int = 64
 
     def __post_init__(self) -> None:
-        if self.schedule not in SCHEDULES:
-            raise SchemeError(f"rebase_shared: unknown schedule {self.schedule!r}; known: {', '.join(SCHEDULES)}")
+        _one_of("schedule", self.schedule, get_args(Schedule))
+        _one_of("lp_at", self.lp_at, ("call", "handover"))
+        if self.lp_at == "handover" and self.schedule != "lp":
+            raise SchemeError(f"rebase_shared: lp_at=handover needs schedule lp, not {self.schedule}")
+        tail = self.adapted_tail
+        if tail != "all" and not (isinstance(tail, int) and not isinstance(tail, bool) and tail >= 1):
+            raise SchemeError(f"rebase_shared: adapted_tail is {tail!r}; write `all`, or a number of tokens from 1 up")
+        if not isinstance(self.fuse_rows, int) or self.fuse_rows < 0:
+            raise SchemeError(f"rebase_shared: fuse_rows is {self.fuse_rows!r}; write a number of tokens from 0 up")
+
+    @property
+    def rides(self) -> bool:
+        return self.schedule == "auto"
+
+    def check(self, layout: Layout) -> None:
+        super().check(layout)
+        if self.pivot != NEUTRAL_PIVOT and self.pivot not in layout.ranks:
+            roles = ", ".join(layout.ranks) or "none"
+            raise SchemeError(f"rebase_shared: pivot {self.pivot!r} is not a role with an adapter; roles: {roles}")
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "ReBaseSharedSession":
-        return ReBaseSharedSession(value_adapters(layout), store, trajectory)
+        return ReBaseSharedSession(self, value_adapters(layout), store, trajectory)
+
+
+def _one_of(option: str, value: object, known: Sequence[str]) -> None:
+    if value not in known:
+        raise SchemeError(f"rebase_shared: unknown {option} {value!r}; known: {', '.join(known)}")
 
 
 class ReBaseSharedSession(PreLRSharedSession):
     """Tapes as in pre_lr_shared, and "private" for the speaker's K and V0 while its turn lasts.
 
-    base      [ preamble | earlier turns ...... | rebuilt after this turn ]
-    private                                     [ context | generated     ]
-    column j  [ ......................................................... ]   written by the adapted pass
-    column a  [ ............................... | by the neutral pass     ]
+        base      [ preamble | earlier turns ...... | (head of the context) | owed: by the base path, later ]
+        private                                                            [ tail of the context | generated ]
+        column j  [ ................................................ ]      [ written by the adapted pass     ]
+        column a  [ ............................... | by the base path, wherever base is                      ]
+
+    What the base path owes follows from the tapes: positions from the base tape's end to what was processed.
     """
 
-    def _turn_tapes(self) -> list[Tape]:
-        return [*super()._turn_tapes(), self._private]
+    def __init__(
+        self, scheme: ReBaseShared, adapters: tuple[str, ...], store: CacheStore, trajectory: Trajectory
+    ) -> None:
+        super().__init__(adapters, store, trajectory)
+        self._scheme = scheme
+        self._pivot = NEUTRAL if scheme.pivot == NEUTRAL_PIVOT else scheme.pivot
+        self._read_from = 0
+        self._holder: str | None = None
+        """Whose private tail is held between turns (lp_at: handover)."""
+
+    def _empty(self, trajectory: Trajectory) -> Self:
+        return type(self)(self._scheme, self._adapters, self._store, trajectory)
+
+    def fork(self, trajectory: Trajectory) -> Self:
+        twin = super().fork(trajectory)
+        twin._holder = self._holder
+        return twin
+
+    def begin(self, speaker: str, max_new_tokens: int) -> list[Pass]:
+        if "private" in self._tapes and speaker != self._holder:
+            self._tapes["stale"] = self._tapes.pop("private")  # its tokens are read from the base from now on
+        self._read_from = self._private_start(speaker)
+        return super().begin(speaker, max_new_tokens)
+
+    def ride(self, rows: int) -> list[Pass]:
+        if not self._scheme.rides or self._direct:
+            return []
+        end = min(self._base.end + rows, self._trajectory.num_processed)
+        return self._base_passes(end)
+
+    def end(self) -> Sequence[Pass]:
+        if "stale" in self._tapes:
+            self._tapes.pop("stale").close()
+        if self._scheme.lp_at == "handover" and not self._direct:
+            self._holder = self._speaker
+            super().end()
+            return ()
+        if "private" in self._tapes:
+            self._tapes.pop("private").close()
+        owed = self._trajectory.num_processed - self._base.end
+        later = self._scheme.schedule == "fused" or (self._scheme.schedule == "auto" and owed <= self._scheme.fuse_rows)
+        passes = [] if later else self.catch_up()
+        super().end()
+        return passes
+
+    def catch_up(self) -> list[Pass]:
+        end = self._trajectory.num_processed
+        reserve(self._store, [(tape, end) for tape in super()._turn_tapes()])
+        return self._base_passes(end)
+
+    def abort(self) -> None:
+        super().abort()
+        if "stale" in self._tapes:
+            self._tapes["private"] = self._tapes.pop("stale")
+
+    def crop(self, length: int) -> None:
+        super().crop(length)
+        if "private" in self._tapes and self._tapes["private"].start >= length:
+            self._tapes.pop("private").close()
 
     @property
-    def _private(self) -> Tape:
-        return self._tape("private", KV, start=max(self._base.end, self._trajectory.preamble))
+    def _direct(self) -> bool:
+        """The speaker's own path computes the base."""
+        return self._speaker == self._pivot
+
+    def _private_start(self, speaker: str) -> int:
+        """Where the speaker's own reading starts: before that, the base is (to be) complete."""
+        if "private" in self._tapes:
+            return self._tapes["private"].start
+        start = max(self._trajectory.num_processed, self._trajectory.preamble if not self._base.end else 0)
+        if self._scheme.adapted_tail != "all" and speaker != self._pivot:
+            start = max(start, len(self._trajectory) - int(self._scheme.adapted_tail))
+        return start
+
+    def _turn_tapes(self) -> list[Tape]:
+        own = [] if self._direct else [self._tape("private", KV, start=self._read_from)]
+        return [*super()._turn_tapes(), *own]
 
     def _advance(self) -> list[Pass]:
+        end = len(self._trajectory)
+        if self._direct:
+            passes = self._base_passes(end, "last")
+            self._trajectory.mark_processed(end, self._speaker)
+            return passes
+        private = self._tapes["private"]
         passes = []
-        preamble, private = self._trajectory.preamble, self._private
-        if self._base.end < preamble:
-            passes.append(self._shared_pass(NEUTRAL, preamble, "none"))
-            self._trajectory.mark_processed(preamble, NEUTRAL)
-        start, end = private.end, len(self._trajectory)
+        if self._base.end < self._read_from:
+            passes += self._base_passes(self._read_from)
+            if self._read_from > self._trajectory.num_processed:
+                self._trajectory.mark_processed(self._read_from, self._pivot)
+        start = private.end
         writes = [Write(KV, 0, private.extend(end))]
         if self._speaker in self._adapters:
             writes.append(Write(column_plane(self._speaker), 0, self._column_tape(self._speaker).extend(end)))
         runs = concat(self._base.runs(0, private.start), private.runs(private.start, end))
         view = View(KV, runs, self._column(self._speaker, end))
         self._trajectory.mark_processed(end, self._speaker)
-        passes.append(Pass(self._speaker, self._ids(start, end), start, view, tuple(writes), "base", "last"))
-        return passes
+        adapted = Pass(self._speaker, self._ids(start, end), start, view, tuple(writes), "base", "last")
+        if self._scheme.schedule == "db":
+            passes += self._base_passes(end)
+        return [*passes, adapted]
 
-    def end(self) -> Sequence[Pass]:
-        private = self._tapes.pop("private")
-        start, end = private.start, private.end
-        private.close()
+    def _base_passes(self, end: int, logits: Logits = "none") -> list[Pass]:
+        """The base path up to `end`, writing K, V0 and every column that does not reach that far yet."""
+        start = self._base.end
+        if start >= end:
+            return []
         writes = [Write(KV, 0, self._base.extend(end))]
         for name in self._adapters:
-            if name != self._speaker:
-                writes.append(Write(column_plane(name), 0, self._column_tape(name).extend(end)))
-        super().end()
-        view = View(KV, self._base.runs(0, end))
-        return [Pass(NEUTRAL, self._ids(start, end), start, view, tuple(writes), "base")]
+            column = self._column_tape(name)
+            if column.end < end:
+                first_row = column.end - start
+                writes.append(Write(column_plane(name), first_row, column.extend(end)))
+        view = View(KV, self._base.runs(0, end), self._column(self._pivot, end))
+        return [Pass(self._pivot, self._ids(start, end), start, view, tuple(writes), "base", logits)]

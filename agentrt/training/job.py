@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from agentrt.config.team import Team
 from agentrt.errors import DataError, UsageError
 from agentrt.model.load import LoadedModel
-from agentrt.model.trainable import LoraSettings, TrainableAdapter
+from agentrt.model.trainable import WEIGHTS_FILE, LoraSettings, TrainableAdapter
 from agentrt.runtime.ports import Tokenizer
 from agentrt.training.card import data_file, skip_counts, write_card
 from agentrt.training.derive import derive
@@ -129,6 +129,8 @@ def train_role(
     if resume and state.is_file():
         trainer.load_state(state)
     facts = {**data, "examples": trainer.num_train, "held_out_examples": trainer.num_held_out}
+    if other is not None:
+        facts["other_adapter_sha256"] = data_file(other / WEIGHTS_FILE).sha256
 
     def save(finished: bool) -> None:
         learner.save(adapter_folder)

@@ -20,11 +20,12 @@ def open_engine(tmp_path):
     def build(scheme="pre_lr_shared", family="llama", targets=("q_proj", "v_proj"), **config):
         key = (family, targets)
         if key not in models:
-            models[key] = make(tmp_path / f"{family}{len(models)}", family, targets=targets)
+            shared_a = scheme == "base_lr_shared"
+            models[key] = make(tmp_path / f"{family}{len(models)}", family, targets=targets, shared_a=shared_a)
         model, folders = models[key]
         backbone = Backbone(copy.deepcopy(model))
         adapters = backbone.load_adapters(folders)
-        limits = {"segment_slots": 64, "poison": True, **config}
+        limits = {"segment_slots": 64, "poison": True, "ride_rows": 4, **config}
         engine = Engine(backbone, adapters, make_scheme(scheme), config=EngineConfig(**limits))
         engine.model, engine.folders = model, folders
         engines.append(engine)

@@ -1,5 +1,7 @@
 """The definition of each scheme over `DenseModel`, one class a scheme: full tensors, one token span at a time."""
 
+from functools import partial
+
 import torch
 
 from tests.reference.dense import DenseModel
@@ -34,6 +36,9 @@ class Reference:
         return torch.stack(logits)
 
     def finish(self, agent):
+        pass
+
+    def settle(self):
         pass
 
     def length(self, key):
@@ -85,14 +90,66 @@ class PreLRShared(Reference):
         return values
 
 
-class ReBaseShared(PreLRShared):
-    def __init__(self, model, agents, preamble=()):
-        super().__init__(model, agents, preamble)
-        self.private = {}
+class BaseShared(PreLRShared):
+    def read(self, agent):
+        """LR of everything the agent has not seen; K and V0 only of what nobody has processed."""
+        shared = self.length(("k", 0))
+        start = self.length(("lr", 0, agent)) if agent else shared
+
+        def cache(layer, k, v0, x):
+            keys = grow(self.caches, ("k", layer), k[shared - start :])
+            values = grow(self.caches, ("v", layer), v0[shared - start :])
+            if agent:
+                grow(self.caches, ("lr", layer, agent), x @ self.model.value_a(agent, layer).T)
+            return keys, self.with_lr(agent, layer, values)
+
+        return self.model.forward(agent, self.token_ids[start:], start, cache)
+
+
+class BaseLRShared(PreLRShared):
+    """One LR for all: A is the same, B is the reader's."""
 
     def read(self, agent):
+        start = self.length(("k", 0))
+        owner = self.agents[0]
+
+        def cache(layer, k, v0, x):
+            keys, values = grow(self.caches, ("k", layer), k), grow(self.caches, ("v", layer), v0)
+            lr = grow(self.caches, ("lr", layer, owner), x @ self.model.value_a(owner, layer).T)
+            return keys, values + self.model.value_term(agent, layer, lr) if agent else values
+
+        return self.model.forward(agent, self.token_ids[start:], start, cache)
+
+
+class ReBaseShared(PreLRShared):
+    """`tail`: context tokens the adapter reads itself (None = all); `pivot`: the path of the base ("" = neutral);
+    `handover`: the base pass waits until another agent speaks."""
+
+    def __init__(self, model, agents, preamble=(), *, tail=None, pivot="", handover=False):
+        super().__init__(model, agents, preamble)
+        self.tail, self.pivot, self.handover = tail, pivot, handover
+        self.private, self.speaker = {}, None
+        shape = (0, model.model.config.num_key_value_heads, model.stack.layers[0].self_attn.head_dim)
+        for layer in range(model.num_layers):
+            self.caches["k", layer] = self.caches["v", layer] = torch.zeros(shape)
+
+    def turn(self, agent, context, forced):
+        if self.private and self.speaker != agent:
+            self.rebase()
+        self.speaker = agent
         if self.length(("k", 0)) < self.preamble:
-            self.shared("", self.preamble)
+            self.base(self.preamble)
+        if self.tail is not None and agent != self.pivot:
+            head = len(self.token_ids) + len(context) - self.tail
+            if head > self.length(("k", 0)):
+                self.token_ids += context
+                self.base(head)
+                context = []
+        return super().turn(agent, context, forced)
+
+    def read(self, agent):
+        if agent == self.pivot:
+            return self.base(len(self.token_ids))
         base = self.length(("k", 0))
         done = base + (len(self.private["k", 0]) if self.private else 0)
 
@@ -103,31 +160,56 @@ class ReBaseShared(PreLRShared):
                 grow(self.caches, ("lr", layer, agent), x @ self.model.value_a(agent, layer).T)
             return keys, self.with_lr(agent, layer, values)
 
-        if not base:
-            empty = torch.zeros(
-                0, self.model.model.config.num_key_value_heads, self.model.stack.layers[0].self_attn.head_dim
-            )
-            for layer in range(self.model.num_layers):
-                self.caches["k", layer], self.caches["v", layer] = empty, empty
         return self.model.forward(agent, self.token_ids[done:], done, cache)
 
     def finish(self, agent):
-        """The neutral pass over all tokens fed this turn: reads neutral K/V0 only, writes K, V0 and others' LR."""
+        if self.private and not self.handover:
+            self.rebase()
+
+    def settle(self):
+        if self.private:
+            self.rebase()
+
+    def rebase(self):
+        end = self.length(("k", 0)) + len(self.private["k", 0])
+        self.private = {}
+        self.base(end)
+
+    def base(self, end):
+        """The base path up to `end`: K, V0, and every LR that does not reach that far."""
         start = self.length(("k", 0))
 
         def cache(layer, k, v0, x):
-            for other in self.agents:
-                if other != agent and (layer, "v_proj") in self.model.lora[other]:
-                    grow(self.caches, ("lr", layer, other), x @ self.model.value_a(other, layer).T)
-            return grow(self.caches, ("k", layer), k), grow(self.caches, ("v", layer), v0)
+            for agent in self.agents:
+                if (layer, "v_proj") in self.model.lora[agent]:
+                    have = self.length(("lr", layer, agent))
+                    if have < end:
+                        rows = (x @ self.model.value_a(agent, layer).T)[have - start :]
+                        grow(self.caches, ("lr", layer, agent), rows)
+            keys, values = grow(self.caches, ("k", layer), k), grow(self.caches, ("v", layer), v0)
+            return keys, self.with_lr(self.pivot, layer, values)
 
-        self.model.forward("", self.token_ids[start:], start, cache)
-        self.private = {}
+        return self.model.forward(self.pivot, self.token_ids[start:end], start, cache)
 
 
 REFERENCES = {
     "non_shared": NonShared,
     "full_shared": FullShared,
+    "base_shared": BaseShared,
+    "base_lr_shared": BaseLRShared,
     "pre_lr_shared": PreLRShared,
-    "rebase_shared": ReBaseShared,
+    "rebase_shared:lp": ReBaseShared,
+    "rebase_shared:db": ReBaseShared,
+    "rebase_shared:fused": ReBaseShared,
+    "rebase_shared:auto,fuse_rows=4": ReBaseShared,
+    "rebase_shared:lp,lp_at=handover": partial(ReBaseShared, handover=True),
+    "rebase_shared:lp,adapted_tail=5": partial(ReBaseShared, tail=5),
+    "rebase_shared:db,adapted_tail=2": partial(ReBaseShared, tail=2),
+    "rebase_shared:fused,adapted_tail=1": partial(ReBaseShared, tail=1),
+    "rebase_shared:auto,adapted_tail=4": partial(ReBaseShared, tail=4),
+    "rebase_shared:lp,pivot=plan": partial(ReBaseShared, pivot="plan"),
+    "rebase_shared:db,pivot=action": partial(ReBaseShared, pivot="action"),
+    "rebase_shared:auto,pivot=plan": partial(ReBaseShared, pivot="plan"),
+    "rebase_shared:fused,pivot=reflect,adapted_tail=3": partial(ReBaseShared, pivot="reflect", tail=3),
 }
+"""By the name a user would give the scheme."""

@@ -21,6 +21,8 @@ def assert_close(ours, reference, what):
 
 
 def compare_caches(rig, reference, scheme, agents=AGENTS):
+    rig.settle()
+    reference.settle()
     layers = range(reference.model.num_layers)
     length = len(rig.trajectory) - 1
     if scheme in ("non_shared", "full_shared"):
@@ -45,7 +47,7 @@ def compare_caches(rig, reference, scheme, agents=AGENTS):
 @pytest.mark.parametrize("scheme", REFERENCES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_engine_passes_equal_the_dense_definition(tmp_path, family, scheme):
-    model, folders = make(tmp_path, family)
+    model, folders = make(tmp_path, family, shared_a=scheme == "base_lr_shared")
     preamble = [5, 9, 9, 13, 2, 77, 101]
     rig = Rig(model, folders, scheme, preamble=preamble, chunk=None)
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, preamble)
@@ -57,7 +59,7 @@ def test_engine_passes_equal_the_dense_definition(tmp_path, family, scheme):
 @pytest.mark.parametrize("scheme", REFERENCES)
 @pytest.mark.parametrize("chunk", [1, 4, 11])
 def test_chunks_of_any_size_leave_the_same_caches(tmp_path, scheme, chunk):
-    model, folders = make(tmp_path, "mistral-window")
+    model, folders = make(tmp_path, "mistral-window", shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme, preamble=[3, 1, 4], chunk=chunk, segment_slots=16)
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [3, 1, 4])
     for agent, context, forced in random_turns(seed=11, count=6):
@@ -68,7 +70,7 @@ def test_chunks_of_any_size_leave_the_same_caches(tmp_path, scheme, chunk):
 @pytest.mark.parametrize("scheme", REFERENCES)
 def test_adapters_on_every_projection_but_the_key(tmp_path, scheme):
     targets = ("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    model, folders = make(tmp_path, "qwen3", targets=targets, r=3)
+    model, folders = make(tmp_path, "qwen3", targets=targets, r=3, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
     for agent, context, forced in random_turns(seed=5):
@@ -87,7 +89,7 @@ def test_key_adapters_where_values_are_kept_in_full(tmp_path, scheme):
 
 @pytest.mark.parametrize("scheme", REFERENCES)
 def test_a_role_without_an_adapter_takes_part(tmp_path, scheme):
-    model, folders = make(tmp_path, "llama")
+    model, folders = make(tmp_path, "llama", shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
     for agent, context, forced in random_turns(seed=8, agents=("plan", "", "action", "reflect")):

@@ -65,7 +65,10 @@ def lora_attention(
 
 def _fusable(block: Block) -> bool:
     """Half-precision flash attention packs its operands, which makes reading `wide` cheap; fp32 gains nothing."""
-    return block.lr is None or (block.wide is not None and block.lr.dtype == block.k.dtype != torch.float32)
+    if block.lr is None:
+        return True
+    fits = block.wide is not None and block.lr.shape[1] <= block.k.shape[2]
+    return fits and block.lr.dtype == block.k.dtype != torch.float32
 
 
 def _expand(blocks: Sequence[Block], up: torch.Tensor) -> list[Block]:

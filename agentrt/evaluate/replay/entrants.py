@@ -1,0 +1,53 @@
+"""Which schemes a replay compares: `core`, `all` or names, in the order they were asked for."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from agentrt.config.scheme import parse_scheme
+from agentrt.errors import UsageError
+from agentrt.evaluate.replay.trace import Call
+from agentrt.schemes import SCHEMES
+from agentrt.schemes.make import make_scheme
+
+REBASE = "rebase_shared"
+
+
+def core_schemes(calls: Sequence[Call]) -> list[str]:
+    """The baselines and what is compared most; the pivot is whoever makes most calls."""
+    pivot = Counter(call.agent for call in calls).most_common(1)[0][0]
+    rebase = ("lp", "db", "auto", "auto,adapted_tail=16", f"auto,pivot={pivot}")
+    return ["non_shared", "full_shared", "base_shared", "pre_lr_shared", *(f"{REBASE}:{each}" for each in rebase)]
+
+
+def all_schemes(calls: Sequence[Call]) -> list[str]:
+    """`core`, the other schedules, and every other scheme there is."""
+    core = [*core_schemes(calls), f"{REBASE}:fused", f"{REBASE}:lp,lp_at=handover"]
+    named = {parse_scheme(each).name for each in core}
+    return [*core, *(name for name in SCHEMES if name not in named)]
+
+
+def parse_schemes(text: str, calls: Sequence[Call]) -> list[str]:
+    """`core`, `all`, or schemes with their options: `non_shared,rebase_shared:auto,adapted_tail=16,full_shared`.
+
+    Raises SchemeError for a scheme or option that does not exist, UsageError for an empty list.
+    """
+    names: list[str] = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        if "=" in word and ":" not in word and names:  # a further option of the scheme before
+            names[-1] += f",{word}"
+        else:
+            names.append(word)
+    groups = {"core": core_schemes, "all": all_schemes}
+    spelled = [
+        str(parse_scheme(each)) for name in names for each in (groups[name](calls) if name in groups else [name])
+    ]
+    if not spelled:
+        raise UsageError("--schemes: name at least one scheme, or core, or all")
+    for name in spelled:
+        make_scheme(name)
+    return list(dict.fromkeys(spelled))
+
+
+def is_group(text: str) -> bool:
+    """Whether `text` leaves the choice of schemes to us: those that the adapters do not allow may be left out."""
+    return text.strip() in ("core", "all")

@@ -1,0 +1,117 @@
+"""What a scheme must run and hold on a trace, exactly: closed formulas, no engine (the schemes' definitions)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from agentrt.cache.layout import Layout
+from agentrt.evaluate.replay.trace import Span, Trace
+from agentrt.schemes import Scheme
+
+
+class Expected(NamedTuple):
+    """Rows run through the layers, and the most bytes held at any time."""
+
+    prefill_rows: int
+    neutral_rows: int
+    decode_rows: int
+    kv_bytes_peak: int
+
+
+class Sizes(NamedTuple):
+    """Bytes of one token: K and V (or V0) of all layers, and the low-rank column of each agent that has one."""
+
+    kv: int
+    columns: Mapping[str, int]
+
+    @property
+    def all_columns(self) -> int:
+        return sum(self.columns.values())
+
+
+def expected(scheme: Scheme, trace: Trace, layout: Layout) -> Expected | None:
+    """The books of one replay without a preamble; None for a scheme that has no formula here."""
+    formula = _FORMULAS.get(scheme.name)
+    if formula is None:
+        return None
+    columns = {name: layout.column_spec(name).row_bytes for name, rank in layout.ranks.items() if rank}
+    prefill, neutral, peak = formula(scheme, trace.spans, Sizes(layout.kv_spec().row_bytes, columns))
+    return Expected(prefill, neutral, sum(call.decode for call in trace.calls), peak)
+
+
+def bytes_per_token(scheme: Scheme, layout: Layout) -> dict[str, int]:
+    """Row bytes of every plane of a scheme."""
+    return {spec.name: spec.row_bytes for spec in scheme.planes(layout)}
+
+
+def read_again(spans: Sequence[Span]) -> tuple[int, dict[str, int]]:
+    """Rows where every agent reads all that it has not processed, and how far each has read in the end."""
+    rows, seen = 0, dict.fromkeys((span.agent for span in spans), 0)
+    for span in spans:
+        rows += span.read - seen[span.agent]
+        seen[span.agent] = span.end
+    return rows, seen
+
+
+Books = tuple[int, int, int]
+"""Prefill rows, neutral rows, peak bytes."""
+
+
+def _non_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    rows, seen = read_again(spans)
+    return rows, 0, sum(seen.values()) * sizes.kv
+
+
+def _full_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    return _new_tokens(spans), 0, spans[-1].end * sizes.kv
+
+
+def _base_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    rows, seen = read_again(spans)
+    columns = sum(end * sizes.columns.get(agent, 0) for agent, end in seen.items())
+    return rows, 0, spans[-1].end * sizes.kv + columns
+
+
+def _base_lr_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    one = next(iter(sizes.columns.values()), 0)
+    return _new_tokens(spans), 0, spans[-1].end * (sizes.kv + one)
+
+
+def _pre_lr_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    return _new_tokens(spans), 0, spans[-1].end * (sizes.kv + sizes.all_columns)
+
+
+def _rebase_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    """A turn of the pivot writes the base itself; any other holds its adapted rows privately while it lasts."""
+    options = scheme.options()
+    tail, handover = options["adapted_tail"], options["lp_at"] == "handover"
+    prefill = neutral = peak = private = 0
+    before = ""
+    for span in spans:
+        direct = span.agent == options["pivot"]
+        goes_on = handover and span.agent == before and not direct
+        stale = private if handover and not goes_on else 0
+        if not goes_on:
+            private = 0
+        read = span.read - span.start
+        adapted = read if direct or goes_on or tail == "all" else min(read, int(str(tail)))
+        prefill += adapted
+        if not direct:
+            private += adapted + span.end - span.read
+            neutral += span.end - span.start
+        held = span.end * (sizes.kv + sizes.all_columns) + (private + stale) * sizes.kv
+        peak, before = max(peak, held), span.agent
+    return prefill, neutral, peak
+
+
+def _new_tokens(spans: Sequence[Span]) -> int:
+    return sum(span.read - span.start for span in spans)
+
+
+_FORMULAS: Final[Mapping[str, Callable[[Scheme, Sequence[Span], Sizes], Books]]] = {
+    "non_shared": _non_shared,
+    "full_shared": _full_shared,
+    "base_shared": _base_shared,
+    "base_lr_shared": _base_lr_shared,
+    "pre_lr_shared": _pre_lr_shared,
+    "rebase_shared": _rebase_shared,
+}

@@ -1,0 +1,165 @@
+"""A plain forward for checks: full tensors, ordinary masks, the stock layers; no planes, slots, views or steps.
+
+All rows of an episode, of all paths, run through each layer together: with the tokens given, what a row attends to
+in a layer depends on the layers below only. Shares with the engine the projections' low-rank terms, nothing else.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+from agentrt.cache.layout import KV
+from agentrt.cache.view import View
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.attention import NAME as ENGINE_ATTENTION
+from agentrt.model.backbone import Backbone
+from agentrt.model.lowrank import Site
+from agentrt.step import Pass, Step
+
+NAME: Final = "agentrt-dense"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One path at consecutive positions from `start`, and whose keys and values it attends to.
+
+    `sources[position]` is the row, counted over all `Rows` in order, whose K and V0 stand at that position; it must
+    reach to the last position of these rows. The reader's own term comes from the value inputs of the rows
+    `low_rank[position]`; None: each value has the term of the path that wrote it, as in a full cache.
+    """
+
+    path: str
+    start: int
+    token_ids: tuple[int, ...]
+    sources: tuple[int, ...]
+    low_rank: tuple[int, ...] | None = None
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.token_ids)
+
+
+@dataclass
+class _Episode:
+    adapters: AdapterSet
+    rows: Sequence[Rows]
+    inputs: dict[int, torch.Tensor] = field(default_factory=dict)
+    """The value projection's input by layer, [rows, D]."""
+
+
+@torch.inference_mode()
+def dense_logits(backbone: Backbone, adapters: AdapterSet, rows: Sequence[Rows], wanted: Sequence[int]) -> torch.Tensor:
+    """fp32 logits [len(wanted), vocab] of the rows `wanted`, counted over all `rows` in order."""
+    episode = _Episode(adapters, rows)
+    passes = tuple(Pass(each.path, each.token_ids, each.start, View(KV, ()), (), "base") for each in rows)
+    ids = [token for each in rows for token in each.token_ids]
+    places = [position for each in rows for position in range(each.start, each.end)]
+    with backbone._lock, _dense_attention(backbone, episode):
+        backbone._context.fill(Step(passes), {}, adapters)
+        stack = backbone._stack
+        hidden = stack.embed_tokens(torch.tensor([ids], device=backbone.device))
+        positions = torch.tensor([places], device=backbone.device)
+        rotary = stack.rotary_emb(hidden, position_ids=positions)
+        for layer in stack.layers:
+            hidden = layer(
+                hidden, attention_mask=None, position_ids=positions, position_embeddings=rotary, episode=episode
+            )
+        logits: torch.Tensor = backbone._head(stack.norm(hidden[0, list(wanted)]))
+    return logits.float()
+
+
+def attend(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float,
+    episode: _Episode,
+    sliding_window: int | None = None,
+    **extra: Any,
+) -> tuple[torch.Tensor, None]:
+    """query [1, H, rows, d], key and value V0 [1, Hkv, rows, d] of all rows; returns [1, rows, H, d]. In fp32."""
+    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    queries, keys, base = query[0].float(), key[0].float(), value[0].float()
+    inputs = episode.inputs[layer]
+    written = base.clone()
+    starts = _starts(episode.rows)
+    for start, each in zip(starts, episode.rows, strict=True):
+        end = start + len(each.token_ids)
+        written[:, start:end] += _term(episode, each.path, layer, inputs[start:end], base.shape[0])
+    outs = []
+    for start, each in zip(starts, episode.rows, strict=True):
+        source = torch.tensor(each.sources[: each.end], device=query.device)
+        if each.low_rank is None:
+            values = written[:, source]
+        else:
+            reads = torch.tensor(each.low_rank[: each.end], device=query.device)
+            values = base[:, source] + _term(episode, each.path, layer, inputs[reads], base.shape[0])
+        outs.append(
+            _softmax(
+                queries[:, start : start + len(each.token_ids)], keys[:, source], values, each, scaling, sliding_window
+            )
+        )
+    return torch.cat(outs, 1).transpose(0, 1)[None].to(query.dtype), None
+
+
+def _term(episode: _Episode, path: str, layer: int, inputs: torch.Tensor, heads: int) -> torch.Tensor:
+    """The value term of `path` for inputs [n, D]: [Hkv, n, d], zero where it has none."""
+    weights = episode.adapters.weights[path].get(Site(layer, "v_proj")) if path else None
+    if weights is None:
+        return torch.zeros((), device=inputs.device)
+    term = inputs.float() @ weights.down.float() @ weights.up.float()
+    return term.view(len(inputs), heads, -1).transpose(0, 1)
+
+
+def _softmax(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, rows: Rows, scaling: float, window: int | None
+) -> torch.Tensor:
+    groups = queries.shape[0] // keys.shape[0]
+    own = torch.arange(rows.start, rows.end, device=queries.device)
+    behind = own[:, None] - torch.arange(rows.end, device=queries.device)
+    seen = (behind >= 0) & (behind < (window or rows.end))
+    keys, values = keys.repeat_interleave(groups, 0), values.repeat_interleave(groups, 0)
+    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, scale=scaling)
+
+
+def _starts(rows: Sequence[Rows]) -> list[int]:
+    starts, total = [], 0
+    for each in rows:
+        starts.append(total)
+        total += len(each.token_ids)
+    return starts
+
+
+@contextmanager
+def _dense_attention(backbone: Backbone, episode: _Episode) -> Iterator[None]:
+    """The backbone with this file's attention, its value inputs recorded; as it was before, afterwards."""
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, _no_mask)
+    hooks = []
+    for index, layer in enumerate(backbone._stack.layers):
+
+        def keep(_: nn.Module, arguments: tuple[torch.Tensor, ...], at: int = index) -> None:
+            episode.inputs[at] = arguments[0][0]
+
+        hooks.append(layer.self_attn.v_proj.register_forward_pre_hook(keep))
+    backbone.model.set_attn_implementation(NAME)
+    try:
+        yield
+    finally:
+        backbone.model.set_attn_implementation(ENGINE_ATTENTION)
+        for hook in hooks:
+            hook.remove()
+
+
+def _no_mask(*_: Any, **__: Any) -> None:
+    return None
