@@ -41,6 +41,10 @@ def train(
     derive_only: Annotated[
         bool, typer.Option("--derive-only", help="Stop after the trajectories are written.")
     ] = False,
+    start: Annotated[
+        Path | None,
+        typer.Option("--start", metavar="DIR", help="Train on from the adapters in DIR/<role>, not from new ones."),
+    ] = None,
     team: TeamName = None,
     seed: Seed = None,
     offline: Offline = None,
@@ -67,7 +71,7 @@ def train(
     from agentrt.model.tokenizer import Tokenizer
     from agentrt.model.trainable import LoraSettings
     from agentrt.training.job import derive_data, load_data, train_role
-    from agentrt.training.settings import OWN_CONTEXT, SHARED_CONTEXTS, TrainSettings
+    from agentrt.training.settings import OWN_CONTEXT, READER_CONTEXTS, SHARED_CONTEXTS, TrainSettings
 
     output = Output(as_json=as_json, quiet=quiet)
     resolved = resolve_settings({"team": team, "seed": seed, "offline": offline, "threads": threads}, sets)
@@ -114,10 +118,13 @@ def train(
                 data,
                 loaded,
                 lora=lora,
-                settings=replace(settings, contexts=SHARED_CONTEXTS if other else OWN_CONTEXT),
+                settings=replace(
+                    settings, contexts=SHARED_CONTEXTS if other else READER_CONTEXTS if role == first else OWN_CONTEXT
+                ),
                 out=out,
                 adapter_folder=target,
                 other=other,
+                start=start / role if start else None,
                 resume=resume,
                 report=watch,
             )

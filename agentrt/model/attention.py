@@ -33,8 +33,9 @@ def attend(
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [rows, Hkv, d]
     for start, end, stretch in step.kv_writes:
-        stretch.read("k", layer).copy_(keys[start:end])
-        stretch.read("v", layer).copy_(values[start:end])
+        whole = end - start == len(keys)
+        stretch.read("k", layer).copy_(keys if whole else keys[start:end])
+        stretch.read("v", layer).copy_(values if whole else values[start:end])
     queries = query[0].transpose(0, 1)
     outs = [_read(reader, layer, queries, step, scaling, sliding_window) for reader in step.readers]
     return (outs[0] if len(outs) == 1 else torch.cat(outs))[None], None
@@ -53,7 +54,7 @@ def _read(
             lr, wide = column.read("lr", layer), column.read_wide("lr", layer, head_dim)
             blocks.append(Block(position, k, v, lr, wide))
     up = step.adapters.value_up(reader.path, layer, k.shape[1]) if reader.factored else None
-    rows = queries[reader.start : reader.end]
+    rows = queries if reader.end - reader.start == len(queries) else queries[reader.start : reader.end]
     return lora_attention(rows, reader.position, blocks, up, scale=scaling, window=window)
 
 

@@ -109,14 +109,11 @@ def write_columns(context: StepContext, layer: int, hidden: torch.Tensor) -> Non
     """Deposit X @ [A | A | …] of a layer's v_proj input `hidden` [rows, d_in]: one product per group of rows."""
     for write in context.column_writes:
         down = context.adapters.value_down(write.adapters, layer)
-        product = hidden[write.start : write.end].to(down.dtype) @ down
-        offset = 0
-        for adapter, targets in zip(write.adapters, write.targets, strict=True):
-            rank = context.adapters.ranks[adapter]
-            for target in targets:
-                rows = product[target.start : target.end, offset : offset + rank]
-                target.stretch.read("lr", layer).copy_(rows)
-            offset += rank
+        rows = hidden if write.end - write.start == len(hidden) else hidden[write.start : write.end]
+        columns = torch.split(rows.to(down.dtype) @ down, [context.adapters.ranks[name] for name in write.adapters], 1)
+        for column, targets in zip(columns, write.targets, strict=True):
+            for start, end, stretch in targets:
+                stretch.read("lr", layer).copy_(column if len(targets) == 1 else column[start:end])
 
 
 def _targets(row: int, plane: Plane, runs: Runs) -> list[Target]:

@@ -26,8 +26,10 @@ class AdaptedLinear(PackedLinear):
         for start, end, path in context.rows_of(self.site.projection):
             weights = context.adapters.weights[path].get(self.site)
             if weights is not None:
-                rows = x[0, start:end].to(weights.down.dtype)
-                out[0, start:end] += rows @ weights.down @ weights.up
+                whole = end - start == x.shape[1]  # every slice is a call, and a decode step is made of small calls
+                rows = x if whole else x[:, start:end]
+                term = rows.to(weights.down.dtype) @ weights.down @ weights.up
+                (out if whole else out[:, start:end]).add_(term)
         if self.site.projection == "v_proj" and context.column_writes:
             write_columns(context, self.site.layer, x[0])
         return out

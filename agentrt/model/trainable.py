@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
-from safetensors.torch import save_file
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -41,7 +41,8 @@ class TrainableAdapter:
 
     `base_name` is the backbone's public name: it becomes `base_model_name_or_path` of the saved adapter, so that no
     folder of this machine does. A is drawn from `seed`, B is zero: at first the adapter changes nothing.
-    `other` is the folder of another role's adapter, for the contexts that one processes.
+    `other` is the folder of another role's adapter, for the contexts that one processes; `start` that of an adapter of
+    the same shape to train on from. Raises AdapterError for a folder that does not fit.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class TrainableAdapter:
         seed: int = 0,
         *,
         other: Path | None = None,
+        start: Path | None = None,
     ) -> None:
         shared_context.register()
         backbone.requires_grad_(False)
@@ -71,6 +73,8 @@ class TrainableAdapter:
             self._peft: Any = get_peft_model(backbone, config)
             if other is not None:
                 _load_other(self._peft, other)
+        if start is not None:
+            _load_start(self._peft, start)
         self._has_other = other is not None
         self._peft.eval()  # nothing here behaves differently in training mode
         self._keys_adapted = "k_proj" in settings.targets
@@ -156,6 +160,17 @@ class TrainableAdapter:
             yield
         finally:
             self._peft.set_adapter(_OWN)
+
+
+def _load_start(model: Any, folder: Path) -> None:
+    try:
+        weights = load_file(folder / WEIGHTS_FILE)
+        missing = set(get_peft_model_state_dict(model, adapter_name=_OWN, save_embedding_layers=False)) ^ set(weights)
+        if missing:
+            raise ValueError(f"{len(missing)} weights are in only one of the two, among them {min(missing)}")
+        set_peft_model_state_dict(model, weights, adapter_name=_OWN)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise AdapterError(f"{folder} is not an adapter to train on from: {error}") from error
 
 
 def _load_other(model: Any, folder: Path) -> None:

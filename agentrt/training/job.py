@@ -110,18 +110,19 @@ def train_role(
     out: Path,
     adapter_folder: Path,
     other: Path | None = None,
+    start: Path | None = None,
     resume: bool = False,
     report: Callable[[StepFacts], None] = lambda facts: None,
 ) -> TrainResult:
     """Train one role and save it in `adapter_folder`, which holds a usable adapter from the first checkpoint on.
 
-    `other` is the adapter of the role whose contexts `settings.contexts` speaks of. `loaded.model` is changed in place
-    and of no further use. Raises DataError if the role wrote nothing in the data.
+    `other` is the adapter of the role whose contexts `settings.contexts` speaks of; `start` is one to train on from.
+    `loaded.model` is changed in place and of no further use. Raises DataError if the role wrote nothing in the data.
     """
     examples = [example for one in recorded if (example := role_example(one, role)) is not None]
     if not examples:
         raise DataError(f"no trajectory holds a field of the role {role!r}")
-    learner = TrainableAdapter(loaded.model, loaded.name, lora, settings.seed, other=other)
+    learner = TrainableAdapter(loaded.model, loaded.name, lora, settings.seed, other=other, start=start)
     trainer = Trainer(learner, examples, settings)
     folder = out / role
     folder.mkdir(parents=True, exist_ok=True)

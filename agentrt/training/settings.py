@@ -8,7 +8,10 @@ from agentrt.errors import UsageError
 from agentrt.model.trainable import Context
 
 OWN_CONTEXT: Final[tuple[tuple[Context, float], ...]] = (("own", 1.0),)
-"""For the role that reads most of the trajectory first: it processes its context itself, nearly always."""
+"""A role that processes all it reads, as without sharing."""
+
+READER_CONTEXTS: Final[tuple[tuple[Context, float], ...]] = (("own", 0.6), ("neutral_lr", 0.4))
+"""For the role that reads most of the trajectory first: it processes its context itself, or nobody has."""
 
 SHARED_CONTEXTS: Final[tuple[tuple[Context, float], ...]] = (
     ("own", 0.25),

@@ -66,7 +66,7 @@ class TrainResult:
     held_out_before: Score | None = None
     held_out: Score | None = None
     held_out_shared: Score | None = None
-    """As `held_out`, but over contexts that the role did not process itself."""
+    """As `held_out`, but over the most frequent context that the role did not process itself."""
 
     @property
     def first_loss(self) -> float:
@@ -133,8 +133,9 @@ class Trainer:
                 checkpoint()
                 saved = time.monotonic()
         self.result.held_out = self.evaluate()
-        if any(context != "own" for context, _ in self._settings.contexts):
-            self.result.held_out_shared = self.evaluate("other_lr")
+        shared = [(weight, context) for context, weight in self._settings.contexts if context != "own"]
+        if shared:
+            self.result.held_out_shared = self.evaluate(max(shared)[1])
         return self.result
 
     @torch.no_grad()

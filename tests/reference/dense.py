@@ -46,6 +46,9 @@ class DenseModel:
             y = y + scaling * ((x @ a.T) @ b.T)
         return y
 
+    def has_value_term(self, path, layer):
+        return bool(path) and (layer, "v_proj") in self.lora[path]
+
     def value_a(self, path, layer):
         return self.lora[path][layer, "v_proj"][0]
 

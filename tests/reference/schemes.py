@@ -55,7 +55,7 @@ class NonShared(Reference):
 
         def cache(layer, k, v0, x):
             v = v0
-            if agent and (layer, "v_proj") in self.model.lora[agent]:
+            if self.model.has_value_term(agent, layer):
                 v = v0 + self.model.value_term(agent, layer, x @ self.model.value_a(agent, layer).T)
             return grow(self.caches, ("k", layer, owner), k), grow(self.caches, ("v", layer, owner), v)
 
@@ -78,7 +78,7 @@ class PreLRShared(Reference):
         def cache(layer, k, v0, x):
             keys, values = grow(self.caches, ("k", layer), k), grow(self.caches, ("v", layer), v0)
             for agent in self.agents:
-                if (layer, "v_proj") in self.model.lora[agent]:
+                if self.model.has_value_term(agent, layer):
                     grow(self.caches, ("lr", layer, agent), x @ self.model.value_a(agent, layer).T)
             return keys, self.with_lr(path, layer, values)
 
@@ -94,12 +94,13 @@ class BaseShared(PreLRShared):
     def read(self, agent):
         """LR of everything the agent has not seen; K and V0 only of what nobody has processed."""
         shared = self.length(("k", 0))
-        start = self.length(("lr", 0, agent)) if agent else shared
+        ranked = [layer for layer in range(self.model.num_layers) if self.model.has_value_term(agent, layer)]
+        start = self.length(("lr", ranked[0], agent)) if ranked else shared
 
         def cache(layer, k, v0, x):
             keys = grow(self.caches, ("k", layer), k[shared - start :])
             values = grow(self.caches, ("v", layer), v0[shared - start :])
-            if agent:
+            if layer in ranked:
                 grow(self.caches, ("lr", layer, agent), x @ self.model.value_a(agent, layer).T)
             return keys, self.with_lr(agent, layer, values)
 
@@ -115,8 +116,10 @@ class BaseLRShared(PreLRShared):
 
         def cache(layer, k, v0, x):
             keys, values = grow(self.caches, ("k", layer), k), grow(self.caches, ("v", layer), v0)
-            lr = grow(self.caches, ("lr", layer, owner), x @ self.model.value_a(owner, layer).T)
-            return keys, values + self.model.value_term(agent, layer, lr) if agent else values
+            if self.model.has_value_term(owner, layer):
+                lr = grow(self.caches, ("lr", layer, owner), x @ self.model.value_a(owner, layer).T)
+                values = values + self.model.value_term(agent, layer, lr) if agent else values
+            return keys, values
 
         return self.model.forward(agent, self.token_ids[start:], start, cache)
 
@@ -156,7 +159,7 @@ class ReBaseShared(PreLRShared):
         def cache(layer, k, v0, x):
             keys = torch.cat([self.caches["k", layer][:base], grow(self.private, ("k", layer), k)])
             values = torch.cat([self.caches["v", layer][:base], grow(self.private, ("v", layer), v0)])
-            if agent and (layer, "v_proj") in self.model.lora[agent]:
+            if self.model.has_value_term(agent, layer):
                 grow(self.caches, ("lr", layer, agent), x @ self.model.value_a(agent, layer).T)
             return keys, self.with_lr(agent, layer, values)
 
@@ -181,7 +184,7 @@ class ReBaseShared(PreLRShared):
 
         def cache(layer, k, v0, x):
             for agent in self.agents:
-                if (layer, "v_proj") in self.model.lora[agent]:
+                if self.model.has_value_term(agent, layer):
                     have = self.length(("lr", layer, agent))
                     if have < end:
                         rows = (x @ self.model.value_a(agent, layer).T)[have - start :]

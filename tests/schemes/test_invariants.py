@@ -12,7 +12,8 @@ from tests.reference.dense import DenseModel
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close
 
-QV = ("q_proj", "v_proj")
+NAMED = {"rebase_shared": "rebase_shared:lp"}
+"""Every schedule has the one definition."""
 
 
 def stock_logits(model, ids):
@@ -34,7 +35,7 @@ def rows_of(ids, turn_start, context, forced, logits):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_with_b_zero_every_scheme_is_the_stock_model(tmp_path, scheme, family):
-    model, folders = make(tmp_path, family, zero_b=True)
+    model, folders = make(tmp_path, family, zero_b=True, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
     for agent, context, forced in random_turns(seed=1):
         start = len(rig.trajectory)
@@ -43,10 +44,21 @@ def test_with_b_zero_every_scheme_is_the_stock_model(tmp_path, scheme, family):
         assert_close(got, rows_of(ids, start, context, forced, stock_logits(model, ids)), agent)
 
 
-@pytest.mark.parametrize("scheme", ["non_shared", "full_shared", "pre_lr_shared"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "non_shared",
+        "full_shared",
+        "base_shared",
+        "base_lr_shared",
+        "pre_lr_shared",
+        "rebase_shared:lp,lp_at=handover",
+        "rebase_shared:auto,pivot=action",
+    ],
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_with_one_agent_a_scheme_is_transformers_and_peft(tmp_path, scheme, family):
-    model, folders = make(tmp_path, family)
+    model, folders = make(tmp_path, family, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
     dense = DenseModel(copy.deepcopy(model), folders)
     for _, context, forced in random_turns(seed=2):
@@ -78,7 +90,7 @@ def test_non_shared_is_transformers_and_peft_for_every_agent(tmp_path, family):
         assert_close(got, rows_of(ids, start, context, forced, peft_logits(dense, agent, ids)), agent)
 
 
-@pytest.mark.parametrize("scheme", ["full_shared", "pre_lr_shared"])
+@pytest.mark.parametrize("scheme", ["full_shared", "base_lr_shared", "pre_lr_shared"])
 def test_identical_weights_under_three_names_equal_non_shared(tmp_path, scheme):
     model, folders = make(tmp_path / "one")
     same = {agent: shutil.copytree(folders["plan"], tmp_path / agent) for agent in AGENTS}
@@ -152,10 +164,10 @@ def test_scaling_is_applied_once_per_layer(tmp_path, scheme, options):
     """First turn against peft, then a handover against the dense definition."""
     from tests.reference.schemes import REFERENCES
 
-    model, folders = make(tmp_path, "qwen2", **options)
+    model, folders = make(tmp_path, "qwen2", shared_a=scheme == "base_lr_shared", **options)
     rig = Rig(model, folders, scheme)
     dense = DenseModel(copy.deepcopy(model), folders)
-    reference = REFERENCES[scheme](dense, AGENTS)
+    reference = REFERENCES[NAMED.get(scheme, scheme)](dense, AGENTS)
     for index, (agent, context, forced) in enumerate(random_turns(seed=9, count=4)):
         got = rig.turn(agent, context, forced)
         assert_close(got, reference.turn(agent, context, forced), agent)
@@ -164,7 +176,7 @@ def test_scaling_is_applied_once_per_layer(tmp_path, scheme, options):
             assert_close(got, rows_of(ids, 0, context, forced, peft_logits(dense, agent, ids)), "peft")
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"base_lr_shared"}))
 def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
     from agentrt.model.tiny import tiny_adapter
     from tests.reference.schemes import REFERENCES
@@ -176,7 +188,7 @@ def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
         "reflect": tiny_adapter(model, tmp_path / "c", r=3, targets=["q_proj", "v_proj", "down_proj"], seed=3),
     }
     rig = Rig(model, folders, scheme)
-    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
+    reference = REFERENCES[NAMED.get(scheme, scheme)](DenseModel(copy.deepcopy(model), folders), AGENTS)
     for agent, context, forced in random_turns(seed=10):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
 
@@ -184,7 +196,8 @@ def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_bytes_held_equal_the_formula(tmp_path, scheme):
     """SCHEMES.md section 8, byte for byte, after every turn and inside one."""
-    model, folders = make(tmp_path, r=4)
+    model, folders = make(tmp_path, r=4, shared_a=scheme == "base_lr_shared")
+    scheme = NAMED.get(scheme, scheme)
     rig = Rig(model, folders, scheme)
     layers, kv_heads, d, e, rank = 3, 2, 8, 4, 4
     kv, lr = 2 * layers * kv_heads * d * e, layers * 3 * rank * e
@@ -198,12 +211,56 @@ def test_bytes_held_equal_the_formula(tmp_path, scheme):
         expected = {
             "non_shared": sum(seen.values()) * kv,
             "full_shared": total * kv,
+            "base_shared": total * kv + sum(seen.values()) * lr // 3,
+            "base_lr_shared": total * (kv + lr // 3),
             "pre_lr_shared": total * (kv + lr),
-            "rebase_shared": total * (kv + lr),
+            "rebase_shared:lp": total * (kv + lr),
         }[scheme]
         assert rig.store.held_bytes == expected
-        private = (total - start) * kv if scheme == "rebase_shared" else 0
+        private = (total - start) * kv if scheme == "rebase_shared:lp" else 0
         assert rig.store.peak_bytes == expected + private
+
+
+def test_a_pivot_reads_what_it_would_have_computed_itself(tmp_path):
+    """Its logits are non_shared's, and the base is its own forward over all ids."""
+    model, folders = make(tmp_path, "qwen3")
+    ours, exact = Rig(model, folders, "rebase_shared:auto,pivot=plan"), Rig(model, folders, "non_shared")
+    for agent, context, forced in random_turns(seed=13, count=8):
+        got, want = ours.turn(agent, context, forced), exact.turn(agent, context, forced)
+        if agent == "plan":
+            assert_close(got, want, agent)
+    ours.settle()
+    exact.turn("plan", [1], [2])
+    hidden = capture_value_inputs(copy.deepcopy(model), folders, "plan", ours.trajectory.token_ids[:-1])
+    for layer in range(3):
+        length = len(ours.dense("base", "k", layer))
+        assert_close(ours.dense("base", "k", layer), exact.dense("plan", "k", layer)[:length], layer)
+        plan = ours.adapters.value_down(["plan"], layer)
+        assert_close(ours.dense("plan", "lr", layer), hidden[layer][:length] @ plan, layer)
+
+
+@pytest.mark.parametrize("schedule", ["lp", "db", "fused", "auto"])
+def test_a_tail_as_long_as_the_context_is_all_of_it(tmp_path, schedule):
+    model, folders = make(tmp_path)
+    whole, tail = (Rig(model, folders, f"rebase_shared:{schedule}{more}") for more in ("", ",adapted_tail=99"))
+    for agent, context, forced in random_turns(seed=14):
+        assert_close(tail.turn(agent, context, forced), whole.turn(agent, context, forced), agent)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "read"),
+    [("lp", 36), ("db", 36), ("fused", 36), ("auto", 36), ("lp,adapted_tail=4", 12), ("auto,adapted_tail=4", 12)],
+)
+def test_rows_run_are_the_formulas(tmp_path, scheme, read):
+    """36 context tokens and 6 decoded ones: each decoded once, read by its speaker (or its tail is), rebuilt once."""
+    model, folders = make(tmp_path)
+    rig = Rig(model, folders, f"rebase_shared:{scheme}")
+    for agent, context in (("plan", 20), ("action", 9), ("plan", 7)):
+        rig.turn(agent, [1] * context, [2, 2, 2])  # feeds two of the three; the third waits for the next turn
+        rig.trajectory.crop(rig.trajectory.num_processed)
+    rig.settle()
+    assert rig.rows["plan"] + rig.rows["action"] == read + 6
+    assert rig.rows[""] == 36 + 6
 
 
 def capture_value_inputs(model, folders, path, ids):

@@ -5,6 +5,8 @@ import pytest
 from agentrt.errors import SchemeError
 from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
+from tests.models import make
+from tests.rig import Rig
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -16,14 +18,18 @@ def test_every_scheme_is_made_by_its_name_and_describes_itself(name):
 
 def test_options_may_stand_behind_the_name_or_beside_it():
     assert make_scheme("rebase_shared:lp") == make_scheme("rebase_shared", {"schedule": "lp"})
-    assert make_scheme("rebase_shared").options() == {"schedule": "lp"}
+    assert make_scheme("rebase_shared").options()["schedule"] == "auto"
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("pre_lr_share", {}, "did you mean 'pre_lr_shared'"),
-        ("rebase_shared:lpp", {}, "unknown schedule 'lpp'; known: lp"),
+        ("rebase_shared:lpp", {}, "unknown schedule 'lpp'; known: auto, lp, db, fused"),
+        ("rebase_shared:adapted_tail=0", {}, "adapted_tail is 0; write `all`, or a number of tokens from 1 up"),
+        ("rebase_shared:lp,lp_at=never", {}, "unknown lp_at 'never'; known: call, handover"),
+        ("rebase_shared:auto,lp_at=handover", {}, "needs schedule lp, not auto"),
+        ("rebase_shared:auto,fuse_rows=-1", {}, "fuse_rows is -1"),
         ("rebase_shared", {"shedule": "lp"}, "no option 'shedule'.*did you mean 'schedule'"),
         ("non_shared", {"schedule": "lp"}, "non_shared has no option 'schedule'"),
         ("", {}, "name is missing"),
@@ -32,3 +38,11 @@ def test_options_may_stand_behind_the_name_or_beside_it():
 def test_unknown_schemes_and_options_are_refused_by_name(name, options, message):
     with pytest.raises(SchemeError, match=message):
         make_scheme(name, options)
+
+
+def test_what_only_the_adapters_can_tell_is_refused_when_they_are_known(tmp_path):
+    model, folders = make(tmp_path)
+    with pytest.raises(SchemeError, match=r"adapters differ in A on v_proj.*shared A, or use pre_lr_shared"):
+        Rig(model, folders, "base_lr_shared")
+    with pytest.raises(SchemeError, match="pivot 'critic' is not a role with an adapter; roles: plan, action, reflect"):
+        Rig(model, folders, "rebase_shared:lp,pivot=critic")

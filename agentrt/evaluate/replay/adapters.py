@@ -1,6 +1,7 @@
 """Random adapters for replays: as peft folders of any rank, and, stronger, in memory for the equivalence check."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +32,7 @@ CHECK_STRENGTH: Final = 0.5
 
 @dataclass(frozen=True)
 class RandomAdapters:
-    """`n` adapters of rank `r` on the projections in `targets` (letters of q k v o g u d); None = one for each agent."""
+    """`n` adapters (None: one for each agent) of rank `r` on the projections in `targets`, letters of q k v o g u d."""
 
     r: int = 8
     targets: str = "qv"
@@ -101,8 +102,8 @@ class RandomAdapters:
                 if site.projection in targets:
                     block = "mlp" if site.projection in MLP else "self_attn"
                     key = f"base_model.model.model.layers.{site.layer}.{block}.{site.projection}"
-                    tensors[f"{key}.lora_A.weight"] = _normal(self.r, shape.d_in, 0.5, downs)
-                    tensors[f"{key}.lora_B.weight"] = _normal(shape.d_out, self.r, 0.5, ups)
+                    tensors[f"{key}.lora_A.weight"] = _normal((self.r, shape.d_in), 0.5, downs, inner=1)
+                    tensors[f"{key}.lora_B.weight"] = _normal((shape.d_out, self.r), 0.5, ups, inner=1)
             place = folders[name] = folder / name
             place.mkdir(parents=True)
             (place / "adapter_config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
@@ -118,13 +119,13 @@ def check_adapters(like: AdapterSet, *, seed: int, shared_a: bool) -> AdapterSet
         ups = torch.Generator().manual_seed(seed + index + len(like.names))
         sites = {}
         for site, old in sorted(like.weights[name].items()):
-            down, up = _normal(*old.down.shape, 1.0, downs, 0), _normal(*old.up.shape, CHECK_STRENGTH, ups, 0)
+            down = _normal(old.down.shape, 1.0, downs, inner=0)
+            up = _normal(old.up.shape, CHECK_STRENGTH, ups, inner=0)
             sites[site] = LowRank(down.to(old.down), up.to(old.up))
         weights[name] = sites
     return AdapterSet(weights, dict.fromkeys(like.names, f"check:{seed}"))
 
 
-def _normal(rows: int, columns: int, gain: float, generator: torch.Generator, inner: int = 1) -> torch.Tensor:
-    """[rows, columns], so that a product over dimension `inner` keeps the input's size times `gain`."""
-    size = (rows, columns)
-    return torch.randn(size, generator=generator) * gain / size[inner] ** 0.5
+def _normal(shape: Sequence[int], gain: float, generator: torch.Generator, *, inner: int) -> torch.Tensor:
+    """Random [*shape], so that a product over dimension `inner` keeps the input's size times `gain`."""
+    return torch.randn(tuple(shape), generator=generator) * (gain / math.sqrt(shape[inner]))

@@ -3,6 +3,7 @@
 A speed-up of something that computes the wrong thing is worth nothing, so no ratio is given without it.
 """
 
+import random
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -11,7 +12,7 @@ import torch
 from agentrt.engine.engine import Engine, EngineConfig
 from agentrt.evaluate.replay.adapters import check_adapters
 from agentrt.evaluate.replay.definitions import Episode, define
-from agentrt.evaluate.replay.trace import Trace, random_contexts
+from agentrt.evaluate.replay.trace import Trace
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.dense import dense_logits
@@ -24,8 +25,8 @@ CONTEXT: Final = 24
 DECODE: Final = 3
 """The check's trace: the first calls of the one replayed, cut to so many tokens."""
 
-TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
-"""Largest root mean square difference of the tokens' log-probabilities."""
+TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
+"""Largest root mean square difference of the tokens' log-probabilities; about twice what rounding was seen to do."""
 
 _OTHERS: Final = ("non_shared", "full_shared", "pre_lr_shared", "rebase_shared")
 
@@ -54,48 +55,53 @@ class _Forced:
         return self._ids[len(generated) : len(generated) + 1] if len(generated) < len(self._ids) else None
 
 
-def check_scheme(scheme: Scheme, backbone: Backbone, adapters: AdapterSet, trace: Trace, *, seed: int = 0) -> Check:
-    """Play a short prefix of `trace` with given tokens, under strong random adapters of the same shape.
+class Checker:
+    """Checks schemes on a short prefix of one trace with given tokens, under strong random adapters of the same shape.
 
-    The dense side computes whole tensors with an attention of its own, from the scheme's definition.
+    The dense side computes whole tensors with an attention of its own, from the schemes' definitions.
     """
-    tolerance = TOLERANCES.get(backbone.dtype, 1e-3)
-    short = trace.prefix(CALLS, CONTEXT, DECODE)
-    ids = [token for part in random_contexts(short, backbone.vocab_size, seed) for token in part]
-    ids += [(7 * token + 1) % backbone.vocab_size for token in ids]
-    ids = ids[: short.num_tokens + 1]
-    strong = check_adapters(adapters, seed=seed, shared_a=adapters.shared_value_a)
-    episode = define(scheme, short.spans, ids)
-    if episode is None:
-        return Check(False, None, tolerance, None, 0, f"{scheme.name} has no dense definition to be held against")
-    wanted = _dense(backbone, strong, episode, short, ids)
-    got = _engine(scheme, backbone, strong, short, ids)
-    error = _rms(got - wanted)
-    gaps = []
-    for name in _OTHERS:
-        other = define(make_scheme(name), short.spans, ids)
-        if other is not None and other != episode:
-            gaps.append(_rms(_dense(backbone, strong, other, short, ids) - wanted))
-    ok = error <= tolerance
-    reason = (
-        ""
-        if ok
-        else (
-            f"log-probabilities of {len(wanted)} tokens differ from the scheme's definition by {error:.3g} "
-            f"(root mean square; at most {tolerance:.3g} is rounding in {str(backbone.dtype).removeprefix('torch.')})"
+
+    def __init__(self, backbone: Backbone, adapters: AdapterSet, trace: Trace, *, seed: int = 0) -> None:
+        self._backbone = backbone
+        self._trace = trace.prefix(CALLS, CONTEXT, DECODE)
+        self._adapters = check_adapters(adapters, seed=seed, shared_a=adapters.shared_value_a)
+        rng = random.Random(seed)
+        # the last one is sampled but never fed
+        self._ids = [rng.randrange(backbone.vocab_size) for _ in range(self._trace.num_tokens + 1)]
+        self._others: list[tuple[Episode, torch.Tensor]] = []
+
+    def check(self, scheme: Scheme) -> Check:
+        """Play the prefix under `scheme`. Nothing is raised for a scheme that computes something else."""
+        dtype = self._backbone.dtype
+        tolerance = TOLERANCES[dtype]
+        episode = define(scheme, self._trace.spans, self._ids)
+        if episode is None:
+            return Check(False, None, tolerance, None, 0, f"{scheme.name} has no dense definition to be held against")
+        wanted = self._dense(episode)
+        error = _rms(_engine(scheme, self._backbone, self._adapters, self._trace, self._ids) - wanted)
+        gaps = (_rms(logprobs - wanted) for other, logprobs in self._known() if other != episode)
+        ok = error <= tolerance
+        reason = (
+            f"log-probabilities of {len(wanted)} tokens differ from the scheme's definition by {error:.3g} (root mean "
+            f"square); rounding in {str(dtype).removeprefix('torch.')} explains {tolerance:.3g} at most"
         )
-    )
-    return Check(ok, error, tolerance, min(gaps, default=None), len(wanted), reason)
+        return Check(ok, error, tolerance, min(gaps, default=None), len(wanted), "" if ok else reason)
 
+    def _known(self) -> list[tuple[Episode, torch.Tensor]]:
+        """Definitions to tell a scheme apart from, and what they give; computed once."""
+        if not self._others:
+            for name in _OTHERS:
+                episode = define(make_scheme(name), self._trace.spans, self._ids)
+                assert episode is not None
+                self._others.append((episode, self._dense(episode)))
+        return self._others
 
-def _dense(
-    backbone: Backbone, adapters: AdapterSet, episode: Episode, trace: Trace, ids: Sequence[int]
-) -> torch.Tensor:
-    """Log-probability of every generated token, one tensor for all calls."""
-    rows = [row for answer in episode.answers for row in answer]
-    logprobs = dense_logits(backbone, adapters, episode.rows, rows).log_softmax(-1).cpu()
-    following = [ids[position] for span in trace.spans for position in range(span.read, span.end + 1)]
-    return logprobs[torch.arange(len(rows)), torch.tensor(following)]
+    def _dense(self, episode: Episode) -> torch.Tensor:
+        """Log-probability of every generated token, one tensor for all calls."""
+        rows = [row for answer in episode.answers for row in answer]
+        logprobs = dense_logits(self._backbone, self._adapters, episode.rows, rows).log_softmax(-1).cpu()
+        following = [self._ids[at] for span in self._trace.spans for at in range(span.read, span.end + 1)]
+        return logprobs[torch.arange(len(rows)), torch.tensor(following)]
 
 
 def _engine(scheme: Scheme, backbone: Backbone, adapters: AdapterSet, trace: Trace, ids: Sequence[int]) -> torch.Tensor:

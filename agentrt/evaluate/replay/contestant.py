@@ -50,6 +50,8 @@ class EngineContestant:
         self, label: str, scheme: Scheme, backbone: Backbone, adapters: AdapterSet, *, max_tokens: int
     ) -> None:
         self.label = label
+        self.token_ids: tuple[int, ...] = ()
+        """The trajectory of the last replay; its last token was sampled but not fed."""
         limit = max(backbone.max_positions, max_tokens + 1)
         self.engine = Engine(backbone, adapters, scheme, config=EngineConfig(max_context=limit))
 
@@ -75,6 +77,7 @@ class EngineContestant:
             torch.cuda.synchronize(engine.backbone.device)
         total_s = time.perf_counter() - start
         after = engine.stats()
+        self.token_ids = tuple(session.trajectory.token_ids)
         session.close()
         return Run(
             ttft_s=sum(usage.ttft_s for usage in usages),

@@ -113,16 +113,16 @@ def _rebase_shared(build: Builder, scheme: Scheme, spans: Sequence[Span]) -> Non
         base += rebuilt
         build.add(pivot, span.start, span.end, base, base)
         if span.agent == pivot:
-            for column in columns.values():
-                column += rebuilt
+            for agent in columns:
+                columns[agent] += rebuilt
             build.answer(span, rebuilt)
         else:
             from_ = span.start if tail == "all" or goes_on else max(span.start, span.read - int(str(tail)))
             private, first = (private, first) if goes_on else ([], from_)
             own = build.number(from_, span.end)
             private = [*private, *own]
-            for agent, column in columns.items():
-                column += rebuilt if agent != span.agent else [*rebuilt[: from_ - span.start], *own]
+            for agent in columns:
+                columns[agent] += rebuilt if agent != span.agent else [*rebuilt[: from_ - span.start], *own]
             build.add(span.agent, from_, span.end, [*base[:first], *private], columns[span.agent])
             build.answer(span, own)
         before = span.agent

@@ -38,12 +38,12 @@ def measure(
     repeats: int = 3,
     tool_wait_s: float = 0.0,
     seed: int = 0,
+    stage: str = "replaying",
     report: Report = silent,
 ) -> list[Measured]:
     """Each contestant's runs, in the order given. Every repeat draws other token ids, the same for all of them."""
     runs: dict[str, list[Run]] = {contestant.label: [] for contestant in contestants}
     total = (repeats + 1) * len(contestants)
-    stage = f"{trace.name}, C = {trace.context:,}"
     for repeat in range(repeats + 1):
         contexts = random_contexts(trace, vocab_size, seed + repeat)
         for index, contestant in enumerate(contestants):

@@ -1,4 +1,4 @@
-"""From runs and checks to what may be said: medians, books held against the formulas, and ratios or why there are none."""
+"""From runs and checks to what may be said: medians, books against the formulas, and ratios or why there are none."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -21,12 +21,16 @@ class Ratios(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One scheme on one trace. `refused` says why there are no ratios; empty where there are."""
+    """One scheme on one trace. `refused` says why there are no ratios; empty where there are.
+
+    `wrong`: it was compared and differs, rather than that there is nothing to compare it with.
+    """
 
     measured: Measured
     expected: Expected | None
     check: Check
     refused: str
+    wrong: bool
     ratios: Ratios | None
 
 
@@ -39,12 +43,13 @@ def judge(
     outcomes = []
     for each in measured:
         reason = refused[each.label]
-        ratios = None if reason else _ratios(each, trusted)
-        outcomes.append(Outcome(each, expected[each.label], checks[each.label], reason, ratios))
+        books, check = expected[each.label], checks[each.label]
+        wrong = bool(reason) and books is not None and check.error is not None
+        outcomes.append(Outcome(each, books, check, reason, wrong, None if reason else _ratios(each, trusted)))
     return outcomes
 
 
-def to_record(outcome: Outcome, declared: Mapping[str, Any]) -> dict[str, Any]:
+def to_record(outcome: Outcome, declared: Mapping[str, Any], group: str = "") -> dict[str, Any]:
     """One JSON object; its keys are stable."""
     measured, run = outcome.measured, outcome.measured.middle
     expected, check = outcome.expected, outcome.check
@@ -52,6 +57,7 @@ def to_record(outcome: Outcome, declared: Mapping[str, Any]) -> dict[str, Any]:
         "event": "replay",
         "scheme": measured.label,
         "trace": measured.trace.name,
+        "variant": group or None,
         "context": measured.trace.context,
         "agents": len(measured.trace.agents),
         "trajectory_tokens": measured.trace.num_tokens,

@@ -54,8 +54,11 @@ def lora_attention(
         blocks = _expand(blocks, up.to(q.dtype))
     if window is not None:
         blocks = _visible(blocks, q_start, window)
+    fused = q.device.type == "cpu" and all(map(_fusable, blocks))
+    if n == 1 and len(blocks) == 1 and fused:
+        return _decode(q, blocks[0], up, scale)
     grouped = q.view(n, kv_heads, heads // kv_heads, d).permute(1, 2, 0, 3)  # [Hkv, G, n, d]
-    attend = _attend_fused if q.device.type == "cpu" and all(map(_fusable, blocks)) else _attend_plain
+    attend = _attend_fused if fused else _attend_plain
     out, out_lr = _merge([attend(grouped, q_start, block, scale, window) for block in blocks], n)
     if out_lr is not None and up is not None:
         flat = out_lr.reshape(kv_heads, -1, out_lr.shape[-1]).to(up.dtype)
@@ -159,6 +162,20 @@ def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, win
     out = (probs.to(block.v.dtype) @ block.v.transpose(0, 1)).view(shape)
     out_lr = None if block.lr is None else (probs.to(block.lr.dtype) @ block.lr).view(shape)
     return _Partial(first_row, out, out_lr, lse)
+
+
+def _decode(q: torch.Tensor, block: Block, up: torch.Tensor | None, scale: float) -> torch.Tensor:
+    """`_attend_fused` for one query over one block, where every call counts: no mask, no merge, few views."""
+    _, heads, d = q.shape
+    kv_heads = block.k.shape[1]
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    rows, keys = q.view(1, kv_heads, heads // kv_heads, d), block.k.transpose(0, 1).unsqueeze(0)
+    out: torch.Tensor = flash(rows, keys, block.v.transpose(0, 1).unsqueeze(0), scale=scale)[0]
+    if block.lr is not None and block.wide is not None and up is not None:
+        wide = block.wide.expand(1, kv_heads, *block.wide.shape)
+        term = flash(rows, keys, wide, scale=scale)[0][..., : block.lr.shape[1]].to(up.dtype) @ up.transpose(0, 1)
+        out = (out + term).to(q.dtype)
+    return out.reshape(1, heads, d)
 
 
 def _merge(partials: Sequence[_Partial], n: int) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -1,0 +1,69 @@
+"""What a result says about how it came about. Names no host and no person."""
+
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from agentrt.evaluate.replay.formulas import bytes_per_token
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.backbone import Backbone
+from agentrt.schemes import Scheme
+
+_PACKAGES: Final = ("agentrt", "torch", "transformers", "peft", "triton")
+
+
+def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[str, Any]:
+    """Scheme and options, cache layout, content hashes, dtypes, device and versions, as plain JSON types."""
+    layout = backbone.layout(adapters)
+    options = scheme.options()
+    return {
+        "options": options,
+        "lp_at": options.get("lp_at"),
+        "lr_dtype": str(layout.lr_dtype).removeprefix("torch."),
+        "layout": {
+            "unit": "one slot a token and plane; segments that double, never moved",
+            "bytes_per_token": bytes_per_token(scheme, layout),
+        },
+        "backbone": backbone.names[0],
+        "backbone_hash": backbone.content_hash,
+        "adapters": {
+            name: {"hash": adapters.hashes[name], "value_rank": adapters.ranks[name]} for name in adapters.names
+        },
+        "dtype": str(backbone.dtype).removeprefix("torch."),
+    }
+
+
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """Processor or GPU, threads and package versions."""
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "processors": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": _versions(),
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    facts: Mapping[str, str] = {
+        key.strip(): value.strip() for key, colon, value in (line.partition(":") for line in lines) if colon
+    }
+    name = facts.get("model name") or platform.processor() or platform.machine()
+    return f"{name}, AMX bf16" if "amx_bf16" in facts.get("flags", "") else name
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,131 @@
+"""A whole replay: for every variant of the trace, adapters, checks, contestants, measurements and their judgement."""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agentrt.errors import SchemeError
+from agentrt.evaluate.replay.check import Check, Checker
+from agentrt.evaluate.replay.contestant import EngineContestant
+from agentrt.evaluate.replay.declare import declare, describe_machine
+from agentrt.evaluate.replay.entrants import is_group, parse_schemes
+from agentrt.evaluate.replay.formulas import expected
+from agentrt.evaluate.replay.measure import Measured, measure
+from agentrt.evaluate.replay.plan import ReplayPlan, variants
+from agentrt.evaluate.replay.result import Outcome, judge
+from agentrt.evaluate.replay.sets import AdapterSets
+from agentrt.evaluate.replay.trace import Trace, build_trace
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.backbone import Backbone
+from agentrt.model.progress import Report, silent
+from agentrt.schemes import Scheme
+from agentrt.schemes.make import make_scheme
+
+CHECKING = "checking that the schemes compute what they should"
+
+
+class Finding(NamedTuple):
+    """One scheme at one context, and what it declares."""
+
+    group: str
+    outcome: Outcome
+    declared: Mapping[str, Any]
+
+
+class Entrant(NamedTuple):
+    label: str
+    scheme: Scheme
+    adapters: AdapterSet
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A scheme of `core` or `all` that these adapters do not allow."""
+
+    label: str
+    reason: str
+
+
+def run_replay(backbone: Backbone, plan: ReplayPlan, report: Report = silent) -> Iterator[list[Finding] | LeftOut]:
+    """Yield each scheme left out, then, per variant and context, the findings of all schemes side by side.
+
+    Raises SchemeError for a scheme asked for by name that these adapters do not allow.
+    """
+    contexts = plan.contexts or plan.trace.contexts
+    for variant in variants(plan):
+        with tempfile.TemporaryDirectory() as folder:
+            traces = [build_trace(plan.trace, plan.name, context, variant.agents) for context in contexts]
+            sets = AdapterSets(backbone, plan, variant, Path(folder))
+            entrants = []
+            for label in parse_schemes(plan.schemes, traces[0].calls):
+                scheme = make_scheme(label)
+                adapters = sets.of(scheme)
+                try:
+                    scheme.check(backbone.layout(adapters))
+                except SchemeError as error:
+                    if not is_group(plan.schemes):
+                        raise
+                    yield LeftOut(label, str(error))
+                else:
+                    entrants.append(Entrant(label, scheme, adapters))
+        yield from compare(backbone, plan, traces, entrants, sets.source, variant.group, report)
+
+
+def compare(
+    backbone: Backbone,
+    plan: ReplayPlan,
+    traces: Sequence[Trace],
+    entrants: Sequence[Entrant],
+    adapter_source: str = "",
+    group: str = "",
+    report: Report = silent,
+) -> Iterator[list[Finding]]:
+    """Check the entrants once, then run them side by side on each trace; findings in the order of `entrants`."""
+    checks: dict[str, Check] = {}
+    checkers: dict[str, Checker] = {}
+    for index, (label, scheme, adapters) in enumerate(entrants):
+        report(CHECKING, index, len(entrants))
+        key = adapters.content_hash
+        if key not in checkers:
+            checkers[key] = Checker(backbone, adapters, traces[0], seed=plan.seed)
+        checks[label] = checkers[key].check(scheme)
+    report(CHECKING, len(entrants), len(entrants))
+    for trace in traces:
+        stage = f"{trace.name}, C = {trace.context:,} {group}".rstrip()
+        measured = _measure(backbone, plan, trace, entrants, stage, report)
+        books = {each.label: expected(each.scheme, trace, backbone.layout(each.adapters)) for each in entrants}
+        run = {
+            "repeats": plan.repeats,
+            "tool_wait_s": plan.tool_wait_s * sum(call.tool for call in trace.calls),
+            "seed": plan.seed,
+            "adapter_source": adapter_source,
+            "beyond_positions": trace.num_tokens > backbone.max_positions,
+            **describe_machine(backbone.device),
+        }
+        yield [
+            Finding(group, outcome, {**declare(scheme, backbone, adapters), **run})
+            for outcome, (_, scheme, adapters) in zip(judge(measured, books, checks), entrants, strict=True)
+        ]
+
+
+def _measure(
+    backbone: Backbone, plan: ReplayPlan, trace: Trace, entrants: Sequence[Entrant], stage: str, report: Report
+) -> list[Measured]:
+    with ExitStack() as stack:
+        contestants = []
+        for label, scheme, adapters in entrants:
+            contestants.append(EngineContestant(label, scheme, backbone, adapters, max_tokens=trace.num_tokens))
+            stack.callback(contestants[-1].close)
+        return measure(
+            contestants,
+            trace,
+            vocab_size=backbone.vocab_size,
+            repeats=plan.repeats,
+            tool_wait_s=plan.tool_wait_s,
+            seed=plan.seed,
+            stage=stage,
+            report=report,
+        )
