@@ -20,8 +20,7 @@ from agentrt.errors import (
 
 if TYPE_CHECKING:
     from agentrt.config.team import Team
-    from agentrt.engine import Engine, Session, Turn, TurnResult
-    from agentrt.engine.engine import EngineConfig
+    from agentrt.engine import Engine, EngineConfig, Session, Turn, TurnResult
     from agentrt.model.sampling import Sampling
     from agentrt.runtime.episode import Runtime
     from agentrt.runtime.result import EpisodeResult
@@ -57,7 +56,7 @@ __all__ = [
 _HOMES: Final = {
     "SCHEMES": "agentrt.schemes",
     "Engine": "agentrt.engine",
-    "EngineConfig": "agentrt.engine.engine",
+    "EngineConfig": "agentrt.engine",
     "EpisodeResult": "agentrt.runtime.result",
     "Runtime": "agentrt.runtime.episode",
     "Sampling": "agentrt.model.sampling",

@@ -41,6 +41,8 @@ class Pass:
     value: Literal["full", "base"]
     """Whether v_proj adds the adapter's term to the values it writes, or leaves it to the low-rank column."""
     logits: Logits = "none"
+    rebuild: bool = False
+    """Only brings a shared cache up to date: its rows are counted apart, as neutral rows."""
 
     def __len__(self) -> int:
         return len(self.token_ids)

@@ -71,7 +71,7 @@ def without_effects(command: Any) -> Any:
 
 def test_the_readme_shows_the_commands_of_the_first_minutes() -> None:
     shown = {command.split()[1] for page, command in COMMANDS if page == "README.md"}
-    assert {"run", "models", "doctor", "schemes", "roles", "train"} <= shown
+    assert {"run", "models", "doctor", "schemes", "roles", "train", "replay"} <= shown
 
 
 def test_the_readme_is_short_enough_to_be_read() -> None:

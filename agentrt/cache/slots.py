@@ -54,6 +54,13 @@ def cut(runs: Iterable[Run], start: int, end: int) -> Runs:
     return tuple(out)
 
 
+def _zero_stretches(values: np.ndarray) -> list[tuple[int, int]]:
+    """The maximal `[start, end)` where `values` are zero."""
+    free = np.concatenate([[False], values == 0, [False]])
+    edges = np.flatnonzero(free[1:] != free[:-1]).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
 class SlotPool:
     """Hands out slots of one plane.
 
@@ -112,11 +119,8 @@ class SlotPool:
             refs = self._refs[run.slot : run.slot + run.size]
             assert refs.all(), "released a free slot"
             refs -= 1
-            if refs.any():
-                for offset in np.flatnonzero(refs == 0):
-                    self._give_back(run.slot + int(offset), run.slot + int(offset) + 1)
-            else:
-                self._give_back(run.slot, run.slot + run.size)
+            for start, end in _zero_stretches(refs):
+                self._give_back(run.slot + start, run.slot + end)
 
     def check_integrity(self) -> None:
         """Free extents are sorted, disjoint and unreferenced; everything else is held. For tests."""

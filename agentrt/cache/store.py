@@ -48,12 +48,20 @@ class CacheStore:
                 f"KV budget: this turn needs {wanted:,} bytes, {self.budget_bytes - held:,} of {self.budget_bytes:,} "
                 "are free; close or crop a session, lower max_new_tokens, or raise the budget (kv_budget_bytes)"
             )
-        granted = []
-        for claim in claims:
-            plane = self.planes[claim.plane]
-            granted.append(plane.pool.allocate(claim.size, claim.after))
-            plane.materialise()
-            plane.poison(granted[-1])
+        granted: list[Runs] = []
+        try:
+            for claim in claims:
+                plane = self.planes[claim.plane]
+                granted.append(plane.pool.allocate(claim.size, claim.after))
+                plane.materialise()
+                plane.poison(granted[-1])
+        except (MemoryError, RuntimeError) as error:  # torch's out-of-memory errors are RuntimeErrors
+            for claim, runs in zip(claims, granted, strict=False):
+                self.release(claim.plane, runs)
+            raise CacheFullError(
+                f"this machine has no memory left for {wanted:,} more bytes of KV cache ({error}); close or crop a "
+                "session, lower max_new_tokens, or set a budget (kv_budget_bytes)"
+            ) from error
         self.peak_bytes = max(self.peak_bytes, self.held_bytes)
         return granted
 

@@ -31,6 +31,10 @@ def replay(
         str | None,
         typer.Option("--random-adapters", metavar="r=8,targets=qv,n=3,alpha=16", help="Instead of the team's."),
     ] = None,
+    ride_rows: Annotated[
+        int | None,
+        typer.Option("--ride-rows", min=0, help="Rows of schedule auto beside a decoded token. Default: measured."),
+    ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Draw figures into this folder.")] = None,
     team: TeamName = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
@@ -49,7 +53,7 @@ def replay(
     """
     from agentrt.config.trace import TraceConfig
     from agentrt.evaluate.replay.adapters import RandomAdapters
-    from agentrt.evaluate.replay.plan import ReplayPlan
+    from agentrt.evaluate.replay.plan import ReplayPlan, variants
     from agentrt.evaluate.replay.plots import draw, require_matplotlib
 
     if plot is not None:
@@ -69,8 +73,10 @@ def replay(
         random=RandomAdapters.parse(random_adapters or ""),
         repeats=repeats,
         tool_wait_s=tool_wait,
+        ride_rows=ride_rows,
         seed=settings.seed,
     )
+    variants(plan)  # what is misspelled is refused before a model is loaded
     import torch
 
     from agentrt.evaluate.replay.job import LeftOut, run_replay

@@ -1,11 +1,14 @@
-"""`agentrt schemes`: what each sharing scheme shares, recomputes and holds."""
+"""`agentrt schemes`: what each sharing scheme shares, recomputes and holds, when it is exact, and what it takes."""
 
 from agentrt.cli.options import Json, Quiet, Verbose
 from agentrt.cli.output import Output
 
+_SHOWN = 7
+"""Columns without --verbose, which adds the options."""
+
 
 def schemes(as_json: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
-    """List the sharing schemes and their options."""
+    """List the sharing schemes: what is shared, computed again and held, when they are exact, for which adapters."""
     from agentrt.schemes import SCHEMES
 
     out = Output(as_json=as_json, quiet=quiet)
@@ -19,11 +22,15 @@ def schemes(as_json: Json = False, quiet: Quiet = False, verbose: Verbose = Fals
                 "shares": scheme.shares,
                 "recomputes": scheme.recomputes,
                 "holds": scheme.holds,
+                "exact": scheme.exact,
+                "adapters": scheme.adapters,
                 "options": options,
                 "source": scheme.source,
             }
         )
+        row = (name, scheme.shares, scheme.recomputes, scheme.holds, scheme.exact, scheme.adapters, scheme.source)
         shown = ", ".join(f"{key}={value}" for key, value in options.items())
-        rows.append((name, scheme.shares, scheme.recomputes, scheme.holds, shown, scheme.source))
-    columns = ("scheme", "shares", "computes again", "holds", "options", "source")
-    out.table(columns[: None if verbose else 5], (row[: None if verbose else 5] for row in rows))
+        rows.append((*row, shown))
+    columns = ("scheme", "shares", "computes again", "holds", "exact", "adapters", "source", "options")
+    count = None if verbose else _SHOWN
+    out.table(columns[:count], (row[:count] for row in rows))

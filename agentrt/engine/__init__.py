@@ -1,6 +1,7 @@
 """The engine: sessions submit turns, one worker packs their passes into steps."""
 
-from agentrt.engine.engine import Engine, EngineConfig, EngineStats
+from agentrt.engine.config import EngineConfig, EngineStats
+from agentrt.engine.engine import Engine
 from agentrt.engine.session import Session
 from agentrt.engine.turn import Turn, TurnResult, TurnUsage
 

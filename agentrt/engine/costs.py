@@ -36,8 +36,10 @@ def measure_ride_rows(backbone: Backbone, adapters: AdapterSet) -> int:
         step = Step(tuple(_pass(tape, size) for tape, size in zip(tapes, sizes, strict=True)))
         times = []
         for _ in range(REPEATS + 1):  # the first warms up
+            backbone.synchronize()
             start = time.perf_counter()
             backbone.run(step, store.planes, adapters)
+            backbone.synchronize()
             times.append(time.perf_counter() - start)
         for tape in tapes:
             tape.close()

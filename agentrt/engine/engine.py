@@ -1,8 +1,10 @@
 """The engine: the queue, the worker thread and the steps. Policies live in schemes, packing in the scheduler."""
 
+import atexit
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -10,6 +12,7 @@ from typing import Any, Self
 import torch
 
 from agentrt.cache.store import CacheStore
+from agentrt.engine.config import EngineConfig, EngineStats
 from agentrt.engine.costs import measure_ride_rows
 from agentrt.engine.scheduler import Job, Scheduler
 from agentrt.engine.session import Session
@@ -25,34 +28,6 @@ from agentrt.schemes import Scheme
 from agentrt.schemes.make import make_scheme
 from agentrt.step import Step
 from agentrt.trajectory import NEUTRAL, Trajectory
-
-
-@dataclass(frozen=True)
-class EngineConfig:
-    """Limits of an engine. `max_context` None = the backbone's positions; budgets None = no limit."""
-
-    kv_budget_bytes: int | None = None
-    max_context: int | None = None
-    max_step_tokens: int = 2048
-    idle_chunk_tokens: int = 512
-    ride_rows: int | None = None
-    """Rows of a scheme's own work that may ride in each step's decode; None = measured at start-up."""
-    segment_slots: int = 4096
-    poison: bool = False
-    """Fill fresh slots with NaN, so that a read of a slot nobody wrote shows. For tests."""
-
-
-@dataclass(frozen=True)
-class EngineStats:
-    """Counters since the start; rows are tokens run through the layers."""
-
-    steps: int = 0
-    prefill_rows: int = 0
-    decode_rows: int = 0
-    neutral_rows: int = 0
-    held_bytes: int = 0
-    peak_bytes: int = 0
-    sessions: int = 0
 
 
 class Engine:
@@ -93,6 +68,7 @@ class Engine:
         self._stats = EngineStats()
         self._worker = threading.Thread(target=self._work, name="agentrt-engine", daemon=True)
         self._worker.start()
+        atexit.register(self.close)  # a worker inside a forward must not outlive the interpreter
 
     @classmethod
     def load(
@@ -146,12 +122,13 @@ class Engine:
     @property
     def max_context(self) -> int:
         """Most tokens a trajectory may have."""
-        return self.config.max_context or self.backbone.max_positions
+        limit = self.config.max_context
+        return self.backbone.max_positions if limit is None else limit
 
     def session(self, preamble: Sequence[int] | None = None) -> Session:
         """Open a session. `preamble` is the shared prefix that the scheme processes by a fixed path."""
         trajectory = Trajectory()
-        trajectory.append(self._checked(preamble or ()), "system", "preamble")
+        trajectory.append(self._checked(() if preamble is None else preamble), "system", "preamble")
         trajectory.preamble = len(trajectory)
         with self._changed:
             self._check_open()
@@ -180,6 +157,8 @@ class Engine:
 
     def close(self) -> None:
         """Cancel what runs, free every slot, stop the worker. Idempotent."""
+        self._check_thread()
+        atexit.unregister(self.close)
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -203,6 +182,7 @@ class Engine:
             self._check_idle(work)
             if adapter != NEUTRAL and adapter not in self.adapters.names:
                 raise UsageError(f"unknown adapter {adapter!r}; this engine has: {', '.join(self.adapters.names)}")
+            new_token_ids = self._checked(new_token_ids)
             before = work.trajectory.copy()
             length = len(before) + len(new_token_ids)
             if length == 0:
@@ -212,7 +192,7 @@ class Engine:
                     f"context: {length} tokens and {sampling.max_new_tokens} new ones exceed the limit of "
                     f"{self.max_context}; shorten the context, lower max_new_tokens, or raise max_context"
                 )
-            work.trajectory.append(self._checked(new_token_ids), "user", "context")
+            work.trajectory.append(new_token_ids, "user", "context")
             turn = Turn(lambda: self._cancel(record))
             record = TurnWork(turn, work, adapter, sampling, kind, before)
             work.turn, work.urgent, work.failure = record, bool(work.pending), None
@@ -247,7 +227,9 @@ class Engine:
             return work.kv_bytes(self._store)
 
     def close_session(self, work: SessionWork) -> None:
+        self._check_thread()
         with self._changed:
+            work.closing = True
             if work.turn is not None:
                 work.turn.cancelled = True
                 self._changed.notify_all()
@@ -258,21 +240,30 @@ class Engine:
     # The worker.
 
     def _work(self) -> None:
-        while True:
+        try:
+            while (jobs := self._next_step()) is not None:
+                try:
+                    step = Step(tuple(job.run for job in jobs))
+                    logits = self.backbone.run(step, self._store.planes, self.adapters)
+                except Exception as error:
+                    self._fail(jobs, error)
+                else:
+                    self._settle(jobs, logits)
+        except BaseException as error:  # the worker itself is at fault: nobody may wait for it any longer
             with self._changed:
+                self._closed = True
+                for work in list(self._sessions):
+                    self._retire(work, EngineError(f"the engine's worker died: {error!r}"))
+            raise
+
+    def _next_step(self) -> list[Job] | None:
+        """Wait for work and pack it; None when the engine is closed."""
+        with self._changed:
+            self._admit()
+            while not self._closed and not (jobs := self._scheduler.pack(self._sessions)):
+                self._changed.wait()
                 self._admit()
-                while not self._closed and not (jobs := self._scheduler.pack(self._sessions)):
-                    self._changed.wait()
-                    self._admit()
-                if self._closed:
-                    return
-            try:
-                step = Step(tuple(job.run for job in jobs))
-                logits = self.backbone.run(step, self._store.planes, self.adapters)
-            except BaseException as error:
-                self._fail(jobs, error)
-            else:
-                self._settle(jobs, logits)
+            return None if self._closed else jobs
 
     def _admit(self) -> None:
         """Drop cancelled turns; start those whose session is quiet."""
@@ -287,35 +278,35 @@ class Engine:
             elif not turn.admitted and not work.pending:
                 try:
                     turn.admit()
-                except Exception as error:
+                except BaseException as error:
                     turn.undo(error)
         self._changed.notify_all()
 
     def _settle(self, jobs: list[Job], logits: list[torch.Tensor | None]) -> None:
         with self._changed:
             self._count(jobs)
-            for job, rows in zip(jobs, logits, strict=True):
-                if job.session.closed:
-                    continue
+            live = [(job, rows) for job, rows in zip(jobs, logits, strict=True) if not job.session.closed]
+            for job, _ in live:
                 self._scheduler.done(job)
+                job.session.rest(job.turn)
                 if job.turn is not None:
                     job.turn.rows += len(job.run)
-                work = job.session
-                work.urgent = work.urgent and bool(work.pending)
+            for job, rows in live:
                 if job.turn is not None and rows is not None and not job.turn.cancelled:
                     try:
                         job.turn.settle(rows[-1], self._store)
-                    except Exception as error:  # a stop or constraint callable of the caller's
+                    except BaseException as error:  # a stop or constraint callable of the caller's
                         job.turn.undo(error)
             self._changed.notify_all()
 
-    def _fail(self, jobs: list[Job], error: BaseException) -> None:
+    def _fail(self, jobs: list[Job], error: Exception) -> None:
+        traceback.clear_frames(error.__traceback__)  # let go of the step's tensors
         with self._changed:
             for job in jobs:
                 wrapped = EngineError(f"a step failed: {error!r}; the session is at its last turn boundary")
                 wrapped.__cause__ = error
                 if job.turn is None:
-                    job.session.failure = wrapped
+                    job.session.failure, job.session.urgent = wrapped, False
                 elif job.session.turn is job.turn:
                     job.turn.undo(wrapped)
             self._changed.notify_all()
@@ -324,9 +315,9 @@ class Engine:
         stats = self._stats
         prefill = decode = neutral = 0
         for job in jobs:
-            if job.turn is None or (job.run.path == NEUTRAL and job.turn.adapter != NEUTRAL):
+            if job.run.rebuild:
                 neutral += len(job.run)
-            elif job.turn.token_ids:
+            elif job.turn is not None and job.turn.token_ids:
                 decode += len(job.run)
             else:
                 prefill += len(job.run)
@@ -353,6 +344,7 @@ class Engine:
             self._changed.notify_all()
 
     def _flush(self, work: SessionWork) -> None:
+        self._check_thread()
         self._check_idle(work)
         work.urgent, work.failure = bool(work.pending), None
         self._changed.notify_all()
@@ -361,9 +353,9 @@ class Engine:
             raise work.failure
         self._check_idle(work)
 
-    def _retire(self, work: SessionWork) -> None:
+    def _retire(self, work: SessionWork, reason: EngineError | None = None) -> None:
         if work.turn is not None:
-            work.turn.undo(EngineClosedError("the engine was closed"))
+            work.turn.undo(reason or EngineClosedError("the engine was closed"))
         work.pending.clear()
         work.closed = True
         work.sharing.close()
@@ -376,13 +368,18 @@ class Engine:
 
     def _check_idle(self, work: SessionWork) -> None:
         self._check_open()
-        if work.closed:
+        if work.closed or work.closing:
             raise EngineClosedError("the session is closed; open a new one with engine.session()")
         if work.turn is not None:
             raise EngineError("a turn of this session is running; wait for turn.result or cancel it first")
 
-    def _checked(self, token_ids: Sequence[int]) -> Sequence[int]:
-        for token_id in token_ids:
+    def _check_thread(self) -> None:
+        if threading.current_thread() is self._worker:
+            raise UsageError("a stop or constraint callable may not wait for or close the engine that calls it")
+
+    def _checked(self, token_ids: Iterable[int]) -> list[int]:
+        checked = [int(token_id) for token_id in token_ids]
+        for token_id in checked:
             if not 0 <= token_id < self.backbone.vocab_size:
                 raise UsageError(f"token id {token_id} is outside the vocabulary [0, {self.backbone.vocab_size})")
-        return token_ids
+        return checked

@@ -1,7 +1,8 @@
 """A session: one trajectory and its caches, read and written by any adapters in turn."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from agentrt.engine.turn import Turn
 from agentrt.engine.work import SessionWork
@@ -15,7 +16,7 @@ GREEDY = Sampling()
 
 
 class Session:
-    """Made by `Engine.session`. One turn at a time; methods may be called from any thread.
+    """Made by `Engine.session`; a context manager. One turn at a time; methods may be called from any thread.
 
     Raises EngineClosedError after `close`, EngineError while a turn is running where that is in the way.
     """
@@ -23,6 +24,14 @@ class Session:
     def __init__(self, engine: "Engine", work: SessionWork) -> None:
         self._engine = engine
         self._work = work
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @property
     def trajectory(self) -> Trajectory:

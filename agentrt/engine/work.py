@@ -26,7 +26,16 @@ class SessionWork:
     """Somebody waits for the pending passes."""
     failure: BaseException | None = None
     """A pending pass failed: it is tried again when the session's next turn needs it."""
+    closing: bool = False
     closed: bool = False
+    quiet_since: float = 0.0
+    """When the last pending pass ended."""
+
+    def rest(self, turn: "TurnWork | None") -> None:
+        """Note that a job of this session ended; `turn` None: a pending pass."""
+        if turn is None and not self.pending:
+            self.urgent = False
+            self.quiet_since = time.perf_counter()
 
     def kv_bytes(self, store: CacheStore) -> int:
         tapes = self.sharing.tapes.values()
@@ -70,7 +79,7 @@ class TurnWork:
             sharing.crop(len(trajectory) - 1)
             trajectory.unprocess(len(trajectory) - 1)
             self.before.unprocess(len(trajectory) - 1)
-        self._quiet = time.perf_counter()
+        self._quiet = max(self.submitted, self.session.quiet_since)
         self._known = trajectory.num_processed
         self._context = len(trajectory) - self._known
         self.passes.extend(sharing.begin(self.adapter, self.sampling.max_new_tokens))

@@ -1,7 +1,7 @@
 """AdapterSet: the low-rank weights of every role, ready for packed steps."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
@@ -28,7 +28,9 @@ class AdapterSet:
         self.key_adapted = frozenset(
             name for name, sites in weights.items() if any(site.projection == "k_proj" for site in sites)
         )
-        self._columns: dict[tuple[str, ...], dict[int, torch.Tensor]] = {}
+        self.value_names = tuple(name for name, rank in self.ranks.items() if rank)
+        """Adapters with a value term, in the order of `value_downs`."""
+        self._downs: dict[int, torch.Tensor] = {}
         self._value_ups: dict[tuple[str, int], torch.Tensor] = {}
 
     @classmethod
@@ -63,15 +65,17 @@ class AdapterSet:
             for other in rest
         )
 
-    def value_down(self, adapters: Sequence[str], layer: int) -> torch.Tensor:
-        """[A of adapters[0] | A of adapters[1] | …] of a layer's v_proj, [d_in, sum of ranks], zeros where missing."""
-        key = tuple(adapters)
-        if key not in self._columns:
-            self._columns[key] = {}
-        cached = self._columns[key].get(layer)
+    def value_down(self, adapter: str, layer: int) -> torch.Tensor:
+        """A of a layer's v_proj, [d_in, rank], zeros where missing: a slice of `value_downs`."""
+        start = sum(self.ranks[name] for name in self.value_names[: self.value_names.index(adapter)])
+        return self.value_downs(layer)[:, start : start + self.ranks[adapter]]
+
+    def value_downs(self, layer: int) -> torch.Tensor:
+        """[A | A | …] of a layer's v_proj over `value_names`, [d_in, sum of ranks]."""
+        cached = self._downs.get(layer)
         if cached is None:
-            parts = [self._padded(name, layer).down for name in adapters]
-            cached = self._columns[key][layer] = torch.cat(parts, 1).contiguous()
+            parts = [self._padded(name, layer).down for name in self.value_names]
+            cached = self._downs[layer] = torch.cat(parts, 1).contiguous()
         return cached
 
     def value_up(self, adapter: str, layer: int, kv_heads: int) -> torch.Tensor:

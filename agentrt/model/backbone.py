@@ -69,6 +69,11 @@ class Backbone:
         dtype = torch.float32 if self.device.type == "cpu" else self.dtype
         return AdapterSet.load(folders, self.shapes, base_names=self.names, dtype=dtype, device=self.device)
 
+    def synchronize(self) -> None:
+        """Wait until the device has done what it was given; for timing."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
     @torch.inference_mode()
     def run(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
         """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None)."""

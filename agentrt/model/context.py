@@ -30,12 +30,11 @@ class Target(NamedTuple):
 
 
 class ColumnWrite(NamedTuple):
-    """Rows that deposit low-rank activations of `adapters`, each into its own plane (targets count from `start`)."""
+    """Rows that deposit low-rank activations: by adapter, each into its own plane (targets count from `start`)."""
 
     start: int
     end: int
-    adapters: tuple[str, ...]
-    targets: tuple[tuple[Target, ...], ...]
+    targets: Mapping[str, tuple[Target, ...]]
 
 
 class Piece(NamedTuple):
@@ -80,7 +79,7 @@ class StepContext:
                 if each.value == "full":
                     self.value_rows.append(rows)
             self._add_writes(each, start, planes)
-            pieces = tuple(_pieces(each.view, planes))
+            pieces = tuple(_pieces(each.view, planes, each.start if len(each) > 1 else 0))
             factored = any(piece.column is not None for piece in pieces)
             self.readers.append(Reader(start, end, each.start, each.path, pieces, factored))
             start = end
@@ -90,7 +89,7 @@ class StepContext:
         return self.value_rows if projection == "v_proj" else self.all_rows
 
     def _add_writes(self, each: Pass, start: int, planes: Mapping[str, Plane]) -> None:
-        columns: dict[tuple[int, int], list[tuple[str, Plane, Runs]]] = {}
+        columns: dict[tuple[int, int], dict[str, tuple[Target, ...]]] = {}
         for write in each.writes:
             plane = planes[write.plane]
             low = start + write.first_row
@@ -98,20 +97,24 @@ class StepContext:
                 self.kv_writes.extend(_targets(low, plane, write.runs))
             else:
                 key = (low, low + length(write.runs))
-                columns.setdefault(key, []).append((plane.spec.column, plane, write.runs))
-        for (low, high), owners in columns.items():
-            names = tuple(name for name, _, _ in owners)
-            targets = tuple(tuple(_targets(0, plane, runs)) for _, plane, runs in owners)
-            self.column_writes.append(ColumnWrite(low, high, names, targets))
+                columns.setdefault(key, {})[plane.spec.column] = tuple(_targets(0, plane, write.runs))
+        self.column_writes.extend(ColumnWrite(low, high, targets) for (low, high), targets in columns.items())
 
 
 def write_columns(context: StepContext, layer: int, hidden: torch.Tensor) -> None:
     """Deposit X @ [A | A | …] of a layer's v_proj input `hidden` [rows, d_in]: one product per group of rows."""
+    adapters = context.adapters
     for write in context.column_writes:
-        down = context.adapters.value_down(write.adapters, layer)
         rows = hidden if write.end - write.start == len(hidden) else hidden[write.start : write.end]
-        columns = torch.split(rows.to(down.dtype) @ down, [context.adapters.ranks[name] for name in write.adapters], 1)
-        for column, targets in zip(columns, write.targets, strict=True):
+        names = adapters.value_names
+        if len(write.targets) == 1:
+            names = tuple(write.targets)
+            down = adapters.value_down(names[0], layer)
+        else:
+            down = adapters.value_downs(layer)
+        columns = torch.split(rows.to(down.dtype) @ down, [adapters.ranks[name] for name in names], 1)
+        for name, column in zip(names, columns, strict=True):
+            targets = write.targets.get(name, ())
             for start, end, stretch in targets:
                 stretch.read("lr", layer).copy_(column if len(targets) == 1 else column[start:end])
 
@@ -124,11 +127,14 @@ def _targets(row: int, plane: Plane, runs: Runs) -> list[Target]:
     return targets
 
 
-def _pieces(view: View, planes: Mapping[str, Plane]) -> list[Piece]:
-    """Cut the view where its K/V runs or its column's runs end, so that each piece is a slice everywhere."""
+def _pieces(view: View, planes: Mapping[str, Plane], first: int) -> list[Piece]:
+    """Cut the view where its K/V runs or its column's runs end, so that each piece is a slice everywhere.
+
+    Also at the pass's `first` position: what lies before is visible to all its rows and needs no mask.
+    """
     keys = _placed(0, view.runs)
     column = _column(view.column)
-    edges = sorted({edge for start, end, _ in (*keys, *column) for edge in (start, end)})
+    edges = sorted({first, *(edge for start, end, _ in (*keys, *column) for edge in (start, end))})
     pieces = []
     for low, high in itertools.pairwise(edges):
         stretches = []

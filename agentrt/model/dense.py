@@ -1,7 +1,7 @@
 """A plain forward for checks: full tensors, ordinary masks, the stock layers; no planes, slots, views or steps.
 
 All rows of an episode, of all paths, run through each layer together: with the tokens given, what a row attends to
-in a layer depends on the layers below only. Shares with the engine the projections' low-rank terms, nothing else.
+in a layer depends on the layers below only. Shares the projections and the head with the engine, nothing else.
 """
 
 from collections.abc import Iterator, Sequence

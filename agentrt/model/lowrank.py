@@ -28,9 +28,12 @@ class LowRank(NamedTuple):
         return self.down.shape[1]
 
 
-def from_peft(lora_a: torch.Tensor, lora_b: torch.Tensor, scaling: float) -> LowRank:
-    """peft stores A [r, d_in] and B [d_out, r]."""
-    return LowRank(lora_a.t().contiguous(), (scaling * lora_b.float()).to(lora_b.dtype).t().contiguous())
+def from_peft(
+    lora_a: torch.Tensor, lora_b: torch.Tensor, scaling: float, dtype: torch.dtype, device: torch.device | str
+) -> LowRank:
+    """peft stores A [r, d_in] and B [d_out, r]; both are rounded once, after scaling."""
+    down, up = lora_a.float().t(), scaling * lora_b.float().t()
+    return LowRank(down.contiguous().to(device, dtype), up.contiguous().to(device, dtype))
 
 
 def pad_rank(weights: LowRank | None, rank: int, like: LowRank) -> LowRank:

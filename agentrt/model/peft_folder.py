@@ -95,7 +95,7 @@ def read_adapter(
         if pair.keys() != {"A", "B"}:
             raise refuse(f"{where} has only lora_{next(iter(pair))}; the file is damaged, save the adapter again")
         lora_a, lora_b = pair["A"], pair["B"]
-        found = (lora_a.shape[1], lora_b.shape[0], lora_a.shape[0] == lora_b.shape[1])
+        found = (lora_a.shape[1], lora_b.shape[0], 0 < lora_a.shape[0] == lora_b.shape[1])
         if found != (*shapes[site], True):
             raise refuse(
                 f"{where} has A {list(lora_a.shape)} and B {list(lora_b.shape)}, the backbone maps "
@@ -105,7 +105,7 @@ def read_adapter(
         digest.update(f"{site.layer}.{site.projection}:{scaling!r}:{tuple(lora_a.shape)}".encode())
         for matrix in (lora_a, lora_b):
             digest.update(matrix.float().contiguous().numpy().tobytes())
-        weights[site] = from_peft(lora_a.to(device, dtype), lora_b.to(device, dtype), scaling)
+        weights[site] = from_peft(lora_a, lora_b, scaling, dtype, device)
     return AdapterFile(weights, digest.hexdigest(), base_name)
 
 
@@ -149,8 +149,14 @@ def _scaling(config: Mapping[str, Any], module_path: str, rank: int) -> float:
 
 
 def _same_base(trained_for: str, known: str) -> bool:
-    """Hub ids compare whole; of local folders only the last part can be compared."""
-    return trained_for == known or Path(trained_for).name.lower() == Path(known).name.lower()
+    """Hub ids (owner/name) compare whole; where one is a folder or a short name, only the last part can."""
+    if _is_hub_id(trained_for) and _is_hub_id(known):
+        return trained_for.lower() == known.lower()
+    return Path(trained_for).name.lower() == Path(known).name.lower()
+
+
+def _is_hub_id(name: str) -> bool:
+    return name.count("/") == 1 and not name.startswith((".", "/", "~"))
 
 
 def _num_layers(shapes: Mapping[Site, ProjectionShape]) -> int:

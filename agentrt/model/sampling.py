@@ -3,6 +3,7 @@
 Draws are counter-based: a token depends on (seed, position) and its logits alone, never on batch or order.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -10,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
-from agentrt.errors import UsageError
+from agentrt.errors import EngineError, UsageError
 
 
 class Constraint(Protocol):
@@ -54,32 +55,44 @@ class Sampled(NamedTuple):
 def sample(logits: torch.Tensor, sampling: Sampling, position: int, allowed: Sequence[int] | None) -> Sampled:
     """Pick the token at `position` from `logits` [vocab], among `allowed` (None = all).
 
-    Raises UsageError where nothing is allowed.
+    Raises UsageError where nothing or an unknown id is allowed, EngineError where the logits are not numbers.
     """
     scores = logits.float()
     logprobs = scores.log_softmax(-1)
+    ids = None
     if allowed is not None:
-        if len(allowed) == 0:
+        ids = torch.as_tensor(sorted(set(allowed)), dtype=torch.long, device=scores.device)
+        if len(ids) == 0:
             raise UsageError("the constraint allows no first token; give it at least one choice")
-        index = torch.as_tensor(list(allowed), dtype=torch.long, device=scores.device)
-        scores = scores[index]
-    if sampling.temperature == 0:
-        choice = int(scores.argmax())
-    else:
-        choice = _draw(scores / sampling.temperature, sampling, position)
-    token_id = choice if allowed is None else int(index[choice])
-    return Sampled(token_id, float(logprobs[token_id]))
+        if int(ids[0]) < 0 or int(ids[-1]) >= len(scores):
+            raise UsageError(f"the constraint allows a token id outside the vocabulary [0, {len(scores)})")
+        scores = scores[ids]
+    choice = int(scores.argmax()) if sampling.temperature == 0 else _draw(scores, sampling, position)
+    token_id = choice if ids is None else int(ids[choice])
+    logprob = float(logprobs[token_id])
+    if math.isnan(logprob):
+        raise EngineError("the model's logits are not numbers: its weights or caches are damaged")
+    return Sampled(token_id, logprob)
 
 
 def _draw(scores: torch.Tensor, sampling: Sampling, position: int) -> int:
-    """Inverse-CDF draw in float64 over the tokens that survive top-k and top-p, most likely first."""
-    probs, order = scores.double().softmax(-1).sort(descending=True, stable=True)
-    if sampling.top_k:
-        probs = probs[: sampling.top_k]
+    """Inverse-CDF draw in float64, in the order of ids: rounding of the logits hardly ever changes a draw."""
+    probs = ((scores.double() - float(scores.max())) / sampling.temperature).softmax(-1)
+    kept = _cut(probs, sampling)
+    if kept is not None:
+        probs = probs[kept]
     cumulative = probs.cumsum(0)
-    keep = int((cumulative < sampling.top_p * float(cumulative[-1])).sum()) + 1
-    cumulative = cumulative[:keep]
     philox = np.random.Generator(np.random.Philox(key=sampling.seed % 2**64, counter=position))
-    drawn = philox.random() * float(cumulative[-1])
-    index = int(torch.searchsorted(cumulative, torch.tensor(drawn, dtype=torch.float64, device=cumulative.device)))
-    return int(order[min(index, keep - 1)])
+    drawn = torch.tensor(philox.random(), dtype=torch.float64, device=cumulative.device) * cumulative[-1]
+    index = min(int(torch.searchsorted(cumulative, drawn, right=True)), len(probs) - 1)
+    return index if kept is None else int(kept[index])
+
+
+def _cut(probs: torch.Tensor, sampling: Sampling) -> torch.Tensor | None:
+    """Ids that survive top-k, then top-p, ascending; None where nothing is cut."""
+    if sampling.top_k == 0 and sampling.top_p == 1:
+        return None
+    best, order = probs.topk(min(sampling.top_k or len(probs), len(probs)))
+    cumulative = best.cumsum(0)
+    keep = int((cumulative < sampling.top_p * cumulative[-1]).sum()) + 1
+    return order[:keep].sort().values

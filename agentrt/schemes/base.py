@@ -22,6 +22,10 @@ class Scheme(ABC):
     shares: ClassVar[str]
     recomputes: ClassVar[str]
     holds: ClassVar[str]
+    exact: ClassVar[str]
+    """When a turn equals transformers + peft."""
+    adapters: ClassVar[str]
+    """Which adapters are allowed."""
     source: ClassVar[str]
 
     @abstractmethod

@@ -20,6 +20,8 @@ class BaseLRShared(PreLRShared):
     shares: ClassVar[str] = "K, V0 and the low-rank values; each agent has its own B"
     recomputes: ClassVar[str] = "nothing"
     holds: ClassVar[str] = "one base cache + one low-rank column"
+    exact: ClassVar[str] = "while one agent acts alone"
+    adapters: ClassVar[str] = "on every projection but k; all with the same A on v"
     source: ClassVar[str] = "LRAgent (2602.01053), BaseLRShared"
 
     def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:

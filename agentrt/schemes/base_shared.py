@@ -21,6 +21,8 @@ class BaseShared(PreLRShared):
     shares: ClassVar[str] = "K and V0 of whoever processed a token; low-rank values are each agent's own"
     recomputes: ClassVar[str] = "all that others wrote, without storing its K and V0 again"
     holds: ClassVar[str] = "one base cache + one low-rank column per agent, as far as it has read"
+    exact: ClassVar[str] = "while one agent acts alone"
+    adapters: ClassVar[str] = "on every projection but k"
     source: ClassVar[str] = "LRAgent (2602.01053), BaseShared"
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "BaseSharedSession":

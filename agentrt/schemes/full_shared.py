@@ -18,6 +18,8 @@ class FullShared(NonShared):
     shares: ClassVar[str] = "K and V, adapter term included"
     recomputes: ClassVar[str] = "nothing"
     holds: ClassVar[str] = "one full cache"
+    exact: ClassVar[str] = "while one agent acts alone"
+    adapters: ClassVar[str] = "on q, k, v, o, gate, up, down"
     source: ClassVar[str] = "LRAgent (2602.01053), FullShared"
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "FullSharedSession":

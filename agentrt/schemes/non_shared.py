@@ -21,6 +21,8 @@ class NonShared(Scheme):
     shares: ClassVar[str] = "nothing"
     recomputes: ClassVar[str] = "all that others wrote"
     holds: ClassVar[str] = "one full cache per agent"
+    exact: ClassVar[str] = "always"
+    adapters: ClassVar[str] = "on q, k, v, o, gate, up, down"
     source: ClassVar[str] = "transformers + peft"
 
     def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:

@@ -21,6 +21,8 @@ class PreLRShared(Scheme):
     shares: ClassVar[str] = "K and V0; each agent adds its own low-rank values"
     recomputes: ClassVar[str] = "nothing"
     holds: ClassVar[str] = "one base cache + one low-rank column per agent"
+    exact: ClassVar[str] = "while one agent acts alone"
+    adapters: ClassVar[str] = "on every projection but k"
     source: ClassVar[str] = "PReCache (2609.34054), PreLRShared"
 
     def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:
@@ -39,7 +41,7 @@ def value_adapters(layout: Layout) -> tuple[str, ...]:
 
 
 class PreLRSharedSession(SharingSession):
-    """Tapes: "base" for K and V0, and one per adapter, named by it, for its column."""
+    """Tapes: "base" for K and V0, and one per adapter for its column, named as its plane."""
 
     def __init__(self, adapters: tuple[str, ...], store: CacheStore, trajectory: Trajectory) -> None:
         super().__init__(store, trajectory)
@@ -70,7 +72,7 @@ class PreLRSharedSession(SharingSession):
         return Pass(path, self._ids(start, end), start, view, tuple(writes), "base", logits)
 
     def _column_tape(self, adapter: str) -> Tape:
-        return self._tape(adapter, column_plane(adapter))
+        return self._tape(column_plane(adapter), column_plane(adapter))
 
     def _column(self, path: str, end: int) -> Column | None:
         """What `path` adds to the base values; nothing with adapters off or without a value term."""

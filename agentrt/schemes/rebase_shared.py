@@ -37,6 +37,8 @@ class ReBaseShared(PreLRShared):
     shares: ClassVar[str] = "K and V0 of one fixed path; each agent adds its own low-rank values"
     recomputes: ClassVar[str] = "every turn once more by the base path (with a pivot: the other roles' turns)"
     holds: ClassVar[str] = "one base cache + one low-rank column per agent (+ one turn's private tail)"
+    exact: ClassVar[str] = "in the first turn; with a pivot role, in each of its turns"
+    adapters: ClassVar[str] = "on every projection but k"
     source: ClassVar[str] = "PReCache (2609.34054), ReBaseShared; fused, auto, adapted_tail, pivot: agentrt"
 
     schedule: str = "auto"
@@ -155,10 +157,11 @@ class ReBaseSharedSession(PreLRSharedSession):
         """Where the speaker's own reading starts: before that, the base is (to be) complete."""
         if "private" in self._tapes:
             return self._tapes["private"].start
+        length = len(self._trajectory)
         start = max(self._trajectory.num_processed, self._trajectory.preamble if not self._base.end else 0)
         if self._scheme.adapted_tail != "all" and speaker != self._pivot:
-            start = max(start, len(self._trajectory) - int(self._scheme.adapted_tail))
-        return start
+            start = max(start, length - int(self._scheme.adapted_tail))
+        return min(start, length - 1)  # the speaker reads at least one token itself
 
     def _turn_tapes(self) -> list[Tape]:
         own = [] if self._direct else [self._tape("private", KV, start=self._read_from)]
@@ -167,7 +170,7 @@ class ReBaseSharedSession(PreLRSharedSession):
     def _advance(self) -> list[Pass]:
         end = len(self._trajectory)
         if self._direct:
-            passes = self._base_passes(end, "last")
+            passes = [*self._base_passes(self._trajectory.num_processed), *self._base_passes(end, "last")]
             self._trajectory.mark_processed(end, self._speaker)
             return passes
         private = self._tapes["private"]
@@ -189,7 +192,10 @@ class ReBaseSharedSession(PreLRSharedSession):
         return [*passes, adapted]
 
     def _base_passes(self, end: int, logits: Logits = "none") -> list[Pass]:
-        """The base path up to `end`, writing K, V0 and every column that does not reach that far yet."""
+        """The base path up to `end`, writing K, V0 and every column that does not reach that far yet.
+
+        Without logits they rebuild; with them the speaker is the base path, and this is its own reading.
+        """
         start = self._base.end
         if start >= end:
             return []
@@ -200,4 +206,5 @@ class ReBaseSharedSession(PreLRSharedSession):
                 first_row = column.end - start
                 writes.append(Write(column_plane(name), first_row, column.extend(end)))
         view = View(KV, self._base.runs(0, end), self._column(self._pivot, end))
-        return [Pass(self._pivot, self._ids(start, end), start, view, tuple(writes), "base", logits)]
+        ids = self._ids(start, end)
+        return [Pass(self._pivot, ids, start, view, tuple(writes), "base", logits, rebuild=logits == "none")]

@@ -46,14 +46,19 @@ def write_card(
     data: dict[str, Any],
     result: TrainResult,
     finished: bool,
+    started_from: dict[str, Any] | None = None,
 ) -> None:
-    """Write `card.json` beside the adapter. No path of the machine and no date is in it."""
+    """Write `card.json` beside the adapter. No path of the machine and no date is in it.
+
+    `started_from` is the card of the adapter that training went on from (see `read_card`), None for a fresh one.
+    """
     card = {
         "role": role,
         "base_model": base_model,
         "adapter": adapter,
         "training": asdict(settings),
         "data": data,
+        "started_from": started_from,
         "result": {
             "finished": finished,
             "steps": result.steps,
@@ -73,6 +78,15 @@ def write_card(
     }
     path = folder / CARD_FILE
     path.write_text(json.dumps(card, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """How an adapter came to be, as far as its card tells: what `started_from` quotes; empty without a card."""
+    path = folder / CARD_FILE
+    if not path.is_file():
+        return {}
+    card = json.loads(path.read_text(encoding="utf-8"))
+    return {key: card[key] for key in ("training", "result", "started_from") if card.get(key) is not None}
 
 
 def _version(package: str) -> str:

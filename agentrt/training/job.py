@@ -17,7 +17,7 @@ from agentrt.errors import DataError, UsageError
 from agentrt.model.load import LoadedModel
 from agentrt.model.trainable import WEIGHTS_FILE, LoraSettings, TrainableAdapter
 from agentrt.runtime.ports import Tokenizer
-from agentrt.training.card import data_file, skip_counts, write_card
+from agentrt.training.card import data_file, read_card, skip_counts, write_card
 from agentrt.training.derive import derive
 from agentrt.training.examples import Recorded, read_recorded, role_example, write_recorded
 from agentrt.training.settings import TrainSettings
@@ -133,6 +133,8 @@ def train_role(
     if other is not None:
         facts["other_adapter_sha256"] = data_file(other / WEIGHTS_FILE).sha256
 
+    started_from = read_card(start) if start is not None else None
+
     def save(finished: bool) -> None:
         learner.save(adapter_folder)
         write_card(
@@ -144,6 +146,7 @@ def train_role(
             data=facts,
             result=trainer.result,
             finished=finished,
+            started_from=started_from,
         )
 
     def checkpoint() -> None:

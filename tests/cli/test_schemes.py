@@ -13,7 +13,8 @@ def test_every_scheme_is_listed_with_its_options(cli: Any) -> None:
     assert listed.keys() == SCHEMES.keys()
     for name, scheme in SCHEMES.items():
         assert set(listed[name]["options"]) == scheme.option_names()
-        assert listed[name]["shares"]
+        for key in ("shares", "recomputes", "holds", "exact", "adapters", "source"):
+            assert listed[name][key] == getattr(scheme, key)
 
 
 def test_people_get_a_line_for_each(cli: Any) -> None:

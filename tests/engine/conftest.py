@@ -4,8 +4,7 @@ import copy
 
 import pytest
 
-from agentrt.engine import Engine
-from agentrt.engine.engine import EngineConfig
+from agentrt.engine import Engine, EngineConfig
 from agentrt.model.backbone import Backbone
 from agentrt.schemes.make import make_scheme
 from tests.models import make

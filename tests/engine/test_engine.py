@@ -1,5 +1,6 @@
 """The engine as its callers see it: turns, cancellation, crops, forks, budgets, errors; the books after each."""
 
+import sys
 import threading
 
 import pytest
@@ -229,3 +230,56 @@ def test_key_adapters_are_refused_where_keys_would_be_shared_unadapted(open_engi
     else:
         with pytest.raises(SchemeError, match=r"k_proj.*use non_shared or full_shared"):
             open_engine(scheme, targets=targets)
+
+
+def test_a_turn_over_the_preamble_alone_is_served(open_engine, scheme):
+    session = open_engine(scheme).session(preamble=[1, 2, 3, 4])
+    assert session.turn("plan", [], Sampling(max_new_tokens=2)).result.usage.generated_tokens == 2
+
+
+def test_a_callable_of_the_caller_can_neither_kill_nor_block_the_worker(open_engine, scheme):
+    engine = open_engine(scheme)
+    session, other = engine.session(), engine.session()
+    for fault, error in (
+        (lambda ids: sys.exit(1), SystemExit),
+        (lambda ids: session.close(), UsageError),
+        (lambda ids: engine.close(), UsageError),
+        (lambda ids: other.settle(), UsageError),
+    ):
+        turn = session.turn("plan", [1, 2], Sampling(max_new_tokens=3, stop=fault))
+        with pytest.raises(error):
+            turn.result  # noqa: B018
+    assert session.turn("plan", [1, 2], Sampling(max_new_tokens=3)).result.finish_reason == "length"
+
+
+def test_an_id_outside_the_vocabulary_fails_its_own_turn_only(open_engine, scheme):
+    class Wild:
+        def allowed(self, generated):
+            return [-1]
+
+    engine = open_engine(scheme)
+    with pytest.raises(UsageError, match="outside the vocabulary"):
+        engine.session().turn("plan", [1], Sampling(constraint=Wild())).result  # noqa: B018
+    assert engine.session().turn("plan", [1], Sampling(max_new_tokens=2)).result.usage.generated_tokens == 2
+
+
+def test_a_pending_pass_that_fails_is_tried_again_when_it_is_needed(open_engine, scheme):
+    engine = open_engine(scheme)
+    session = engine.session()
+    session.turn("plan", [1, 2, 3], Sampling(max_new_tokens=3)).result  # noqa: B018
+    session.settle()
+    layer = engine.backbone.model.model.layers[0]
+    arm = {"on": True}
+
+    def fault(module, inputs):
+        if arm["on"]:
+            raise ZeroDivisionError
+
+    handle = layer.register_forward_pre_hook(fault)
+    with pytest.raises(EngineError, match="ZeroDivisionError"):
+        session.turn("plan", [4], Sampling(max_new_tokens=3)).result  # noqa: B018
+    steps = engine.stats().steps
+    arm["on"] = False
+    assert session.turn("plan", [4], Sampling(max_new_tokens=3)).result.usage.generated_tokens == 3
+    handle.remove()
+    assert engine.stats().steps > steps

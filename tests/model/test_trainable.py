@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentrt.errors import UsageError
+from agentrt.errors import AdapterError, UsageError
 from agentrt.model.tiny import TinyFamily, tiny_adapter, tiny_model
 from agentrt.model.trainable import LoraSettings, TrainableAdapter
 
@@ -75,6 +75,23 @@ def test_the_other_adapter_is_neither_trained_nor_saved(tmp_path: Path) -> None:
         everything = again.shared_logits(TOKENS, OWN[:1], OWN[:1], "other")
     assert plain.shape == (6, 211)
     assert everything.shape == (1, 211)
+
+
+def test_training_goes_on_from_a_saved_adapter_of_the_same_shape(tmp_path: Path) -> None:
+    learner = make(tmp_path)
+    with torch.no_grad():
+        for weight in learner.parameters.values():
+            weight.copy_(weight.to(torch.bfloat16))  # as it is stored
+        expected = learner.logits(TOKENS[None], OWN)
+    learner.save(tmp_path / "saved")
+    again = TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LORA, start=tmp_path / "saved")
+    with torch.no_grad():
+        assert torch.allclose(again.logits(TOKENS[None], OWN), expected, atol=1e-5)
+    for other in (LoraSettings(rank=8, alpha=10), LoraSettings(rank=4, targets=("v_proj",))):
+        with pytest.raises(AdapterError, match="not an adapter to train on from"):
+            TrainableAdapter(tiny_model(), "agentrt/tiny-llama", other, start=tmp_path / "saved")
+    with pytest.raises(AdapterError, match="not an adapter to train on from"):
+        TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LORA, start=tmp_path / "absent")
 
 
 def test_a_context_that_cannot_be_had_is_refused(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def compare_caches(rig, reference, scheme, agents=AGENTS):
             assert_close(dense, reference.caches[part, layer], (part, layer))
         for agent in agents:
             if ("lr", layer, agent) in reference.caches:
-                column = rig.dense(agent, "lr", layer)
+                column = rig.dense(f"lr:{agent}", "lr", layer)
                 expected = reference.caches["lr", layer, agent]
                 assert_close(column[:, : expected.shape[1]], expected, ("lr", agent, layer))
 

@@ -108,8 +108,8 @@ def test_pre_lr_shared_deposits_every_column_from_the_speakers_states(tmp_path):
     for layer in range(3):
         assert_close(shared.dense("base", "k", layer), exact.dense("plan", "k", layer), layer)
         for agent in AGENTS:
-            a = shared.adapters.value_down([agent], layer)
-            assert_close(shared.dense(agent, "lr", layer), hidden[layer] @ a, (agent, layer))
+            a = shared.adapters.value_down(agent, layer)
+            assert_close(shared.dense(f"lr:{agent}", "lr", layer), hidden[layer] @ a, (agent, layer))
 
 
 def test_rebase_shared_holds_a_plain_adapter_free_cache(tmp_path):
@@ -126,8 +126,8 @@ def test_rebase_shared_holds_a_plain_adapter_free_cache(tmp_path):
         for part in ("k", "v"):
             assert_close(rig.dense("base", part, layer), plain.dense("", part, layer), (part, layer))
         for agent in AGENTS:
-            neutral = hidden[layer] @ rig.adapters.value_down([agent], layer)
-            column = rig.dense(agent, "lr", layer)
+            neutral = hidden[layer] @ rig.adapters.value_down(agent, layer)
+            column = rig.dense(f"lr:{agent}", "lr", layer)
             for processed in rig.trajectory.processed:
                 span = slice(processed.start, processed.end)
                 if processed.path != agent:
@@ -235,8 +235,8 @@ def test_a_pivot_reads_what_it_would_have_computed_itself(tmp_path):
     for layer in range(3):
         length = len(ours.dense("base", "k", layer))
         assert_close(ours.dense("base", "k", layer), exact.dense("plan", "k", layer)[:length], layer)
-        plan = ours.adapters.value_down(["plan"], layer)
-        assert_close(ours.dense("plan", "lr", layer), hidden[layer][:length] @ plan, layer)
+        plan = ours.adapters.value_down("plan", layer)
+        assert_close(ours.dense("lr:plan", "lr", layer), hidden[layer][:length] @ plan, layer)
 
 
 @pytest.mark.parametrize("schedule", ["lp", "db", "fused", "auto"])
@@ -276,3 +276,14 @@ def capture_value_inputs(model, folders, path, ids):
 
     dense.forward(path, ids, 0, cache)
     return seen
+
+
+@pytest.mark.parametrize("scheme", ["base_shared", "pre_lr_shared", "rebase_shared"])
+def test_roles_may_have_any_names(tmp_path, scheme):
+    """ "base", "private" and "stale" are names of tapes too."""
+    model, folders = make(tmp_path)
+    names = dict(zip(AGENTS, ("base", "private", "stale"), strict=True))
+    ours = Rig(model, folders, scheme)
+    renamed = Rig(model, {names[agent]: folder for agent, folder in folders.items()}, scheme)
+    for agent, context, forced in random_turns(seed=15):
+        assert torch.equal(ours.turn(agent, context, forced), renamed.turn(names[agent], context, forced))

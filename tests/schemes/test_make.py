@@ -13,7 +13,8 @@ from tests.rig import Rig
 def test_every_scheme_is_made_by_its_name_and_describes_itself(name):
     scheme = make_scheme(name)
     assert scheme.name == name
-    assert all((scheme.shares, scheme.recomputes, scheme.holds, scheme.source))
+    described = (scheme.shares, scheme.recomputes, scheme.holds, scheme.exact, scheme.adapters, scheme.source)
+    assert all(described)
 
 
 def test_options_may_stand_behind_the_name_or_beside_it():

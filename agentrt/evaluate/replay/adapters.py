@@ -56,9 +56,8 @@ class RandomAdapters:
                     raise UsageError(f"--random-adapters {word}: {key} is a whole number of at least 1")
                 values[key] = int(value)
             else:
-                raise UsageError(
-                    f"--random-adapters {word}: no such key{suggest(key, ('r', 'targets', 'n', 'alpha'), 'keys')}"
-                )
+                tail = suggest(key, ("r", "targets", "n", "alpha"), "keys")
+                raise UsageError(f"--random-adapters {word}: there is no key {key!r}{tail}")
         return replace(cls(), **values)  # type: ignore[arg-type]  # checked above
 
     def names(self, agents: Sequence[str]) -> list[str]:

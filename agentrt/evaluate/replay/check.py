@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import torch
 
-from agentrt.engine.engine import Engine, EngineConfig
+from agentrt.engine import Engine, EngineConfig
 from agentrt.evaluate.replay.adapters import check_adapters
 from agentrt.evaluate.replay.definitions import Episode, define
 from agentrt.evaluate.replay.trace import Trace
@@ -24,6 +24,9 @@ CALLS: Final = 8
 CONTEXT: Final = 24
 DECODE: Final = 3
 """The check's trace: the first calls of the one replayed, cut to so many tokens."""
+
+RIDE_ROWS: Final = 2
+"""Few, so that with schedule auto some rows ride in decode steps and some are left for the turn's end."""
 
 TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
 """Largest root mean square difference of the tokens' log-probabilities; about twice what rounding was seen to do."""
@@ -106,7 +109,9 @@ class Checker:
 
 def _engine(scheme: Scheme, backbone: Backbone, adapters: AdapterSet, trace: Trace, ids: Sequence[int]) -> torch.Tensor:
     logprobs: list[float] = []
-    with Engine(backbone, adapters, scheme, config=EngineConfig(segment_slots=256, poison=True)) as engine:
+    with Engine(
+        backbone, adapters, scheme, config=EngineConfig(segment_slots=256, poison=True, ride_rows=RIDE_ROWS)
+    ) as engine:
         session = engine.session()
         for index, span in enumerate(trace.spans):
             start = span.start + 1 if index else 0  # the token the call before was left with is in the session

@@ -4,9 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-import torch
-
-from agentrt.engine.engine import Engine, EngineConfig
+from agentrt.engine import Engine, EngineConfig
 from agentrt.evaluate.replay.trace import Trace
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
@@ -44,16 +42,26 @@ class Contestant(Protocol):
 
 
 class EngineContestant:
-    """An engine of its own on a shared backbone; contexts beyond the backbone's positions are allowed."""
+    """An engine of its own on a shared backbone; contexts beyond the backbone's positions are allowed.
+
+    `ride_rows` is as in EngineConfig: None lets the engine measure it.
+    """
 
     def __init__(
-        self, label: str, scheme: Scheme, backbone: Backbone, adapters: AdapterSet, *, max_tokens: int
+        self,
+        label: str,
+        scheme: Scheme,
+        backbone: Backbone,
+        adapters: AdapterSet,
+        *,
+        max_tokens: int,
+        ride_rows: int | None = None,
     ) -> None:
         self.label = label
         self.token_ids: tuple[int, ...] = ()
         """The trajectory of the last replay; its last token was sampled but not fed."""
         limit = max(backbone.max_positions, max_tokens + 1)
-        self.engine = Engine(backbone, adapters, scheme, config=EngineConfig(max_context=limit))
+        self.engine = Engine(backbone, adapters, scheme, config=EngineConfig(max_context=limit, ride_rows=ride_rows))
 
     def play(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> Run:
         """Calls follow each other at once, as an agent loop without tools would send them.
@@ -73,8 +81,7 @@ class EngineContestant:
             if call.tool and tool_wait_s:
                 time.sleep(tool_wait_s)
         session.settle()
-        if engine.backbone.device.type == "cuda":
-            torch.cuda.synchronize(engine.backbone.device)
+        engine.backbone.synchronize()
         total_s = time.perf_counter() - start
         after = engine.stats()
         self.token_ids = tuple(session.trajectory.token_ids)

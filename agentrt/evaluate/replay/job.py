@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agentrt.engine.costs import measure_ride_rows
 from agentrt.errors import SchemeError
 from agentrt.evaluate.replay.check import Check, Checker
 from agentrt.evaluate.replay.contestant import EngineContestant
 from agentrt.evaluate.replay.declare import declare, describe_machine
-from agentrt.evaluate.replay.entrants import is_group, parse_schemes
+from agentrt.evaluate.replay.entrants import is_group
 from agentrt.evaluate.replay.formulas import expected
 from agentrt.evaluate.replay.measure import Measured, measure
 from agentrt.evaluate.replay.plan import ReplayPlan, variants
@@ -60,7 +61,7 @@ def run_replay(backbone: Backbone, plan: ReplayPlan, report: Report = silent) ->
             traces = [build_trace(plan.trace, plan.name, context, variant.agents) for context in contexts]
             sets = AdapterSets(backbone, plan, variant, Path(folder))
             entrants = []
-            for label in parse_schemes(plan.schemes, traces[0].calls):
+            for label in variant.labels:
                 scheme = make_scheme(label)
                 adapters = sets.of(scheme)
                 try:
@@ -93,9 +94,10 @@ def compare(
             checkers[key] = Checker(backbone, adapters, traces[0], seed=plan.seed)
         checks[label] = checkers[key].check(scheme)
     report(CHECKING, len(entrants), len(entrants))
+    ride_rows = _ride_rows(backbone, plan, entrants)
     for trace in traces:
         stage = f"{trace.name}, C = {trace.context:,} {group}".rstrip()
-        measured = _measure(backbone, plan, trace, entrants, stage, report)
+        measured = _measure(backbone, plan, trace, entrants, ride_rows, stage, report)
         books = {each.label: expected(each.scheme, trace, backbone.layout(each.adapters)) for each in entrants}
         run = {
             "repeats": plan.repeats,
@@ -106,18 +108,38 @@ def compare(
             **describe_machine(backbone.device),
         }
         yield [
-            Finding(group, outcome, {**declare(scheme, backbone, adapters), **run})
+            Finding(
+                group,
+                outcome,
+                {**declare(scheme, backbone, adapters), "ride_rows": ride_rows if scheme.rides else None, **run},
+            )
             for outcome, (_, scheme, adapters) in zip(judge(measured, books, checks), entrants, strict=True)
         ]
 
 
+def _ride_rows(backbone: Backbone, plan: ReplayPlan, entrants: Sequence[Entrant]) -> int:
+    """One figure for all entrants, so that they differ in nothing else."""
+    riders = [entrant for entrant in entrants if entrant.scheme.rides]
+    if not riders:
+        return 0
+    return measure_ride_rows(backbone, riders[0].adapters) if plan.ride_rows is None else plan.ride_rows
+
+
 def _measure(
-    backbone: Backbone, plan: ReplayPlan, trace: Trace, entrants: Sequence[Entrant], stage: str, report: Report
+    backbone: Backbone,
+    plan: ReplayPlan,
+    trace: Trace,
+    entrants: Sequence[Entrant],
+    ride_rows: int,
+    stage: str,
+    report: Report,
 ) -> list[Measured]:
     with ExitStack() as stack:
         contestants = []
         for label, scheme, adapters in entrants:
-            contestants.append(EngineContestant(label, scheme, backbone, adapters, max_tokens=trace.num_tokens))
+            contestants.append(
+                EngineContestant(label, scheme, backbone, adapters, max_tokens=trace.num_tokens, ride_rows=ride_rows)
+            )
             stack.callback(contestants[-1].close)
         return measure(
             contestants,

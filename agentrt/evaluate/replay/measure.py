@@ -46,9 +46,9 @@ def measure(
     total = (repeats + 1) * len(contestants)
     for repeat in range(repeats + 1):
         contexts = random_contexts(trace, vocab_size, seed + repeat)
+        gc.collect()
         for index, contestant in enumerate(contestants):
             report(stage, repeat * len(contestants) + index, total)
-            gc.collect()
             run = contestant.play(trace, contexts, tool_wait_s)
             if repeat:
                 runs[contestant.label].append(run)

@@ -8,11 +8,16 @@ from typing import NamedTuple
 from agentrt.config.trace import TraceConfig
 from agentrt.errors import UsageError
 from agentrt.evaluate.replay.adapters import RandomAdapters
+from agentrt.evaluate.replay.entrants import parse_schemes
+from agentrt.evaluate.replay.trace import build_trace
 
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What to replay. `adapters`: peft folders by agent, or None for random ones; `contexts` () = the trace's own."""
+    """What to replay. `adapters`: peft folders by agent, or None for random ones; `contexts` () = the trace's own.
+
+    `ride_rows`: rows of `rebase_shared:auto` that may ride in a decode step; None = measured once, at the start.
+    """
 
     trace: TraceConfig
     name: str
@@ -23,6 +28,7 @@ class ReplayPlan:
     random: RandomAdapters = field(default_factory=RandomAdapters)
     repeats: int = 3
     tool_wait_s: float = 0.0
+    ride_rows: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -35,19 +41,28 @@ class ReplayPlan:
 
 
 class Variant(NamedTuple):
-    """One run of a trace: its agents and adapters. `group` tells variants of a trace apart; empty for the only one."""
+    """One run of a trace. `group` tells variants apart (empty for the only one); `labels`: schemes, spelled out."""
 
     group: str
     agents: tuple[str, ...]
     random: RandomAdapters
+    labels: tuple[str, ...]
 
 
 def variants(plan: ReplayPlan) -> list[Variant]:
-    """One for each crew or rank, unless --random-adapters fixes it; else one. Raises UsageError."""
+    """One for each crew (unless n of the random adapters fixes it) or rank; else one.
+
+    Raises SchemeError or UsageError for schemes that do not exist.
+    """
     config, random = plan.trace, plan.random
     if config.crews:
         crews = config.crews if random.n is None else (random.n,)
-        return [Variant(f"N={crew}", tuple(f"agent{i + 1}" for i in range(crew)), random) for crew in crews]
-    if config.ranks:
-        return [Variant(f"r={r}", config.agents, replace(random, r=r)) for r in config.ranks]
-    return [Variant("", config.agents, random)]
+        found = [(f"N={crew}", tuple(f"agent{i + 1}" for i in range(crew)), random) for crew in crews]
+    elif config.ranks:
+        found = [(f"r={r}", config.agents, replace(random, r=r)) for r in config.ranks]
+    else:
+        found = [("", config.agents, random)]
+    return [
+        Variant(group, agents, each, tuple(parse_schemes(plan.schemes, build_trace(config, "", 1, agents).calls)))
+        for group, agents, each in found
+    ]

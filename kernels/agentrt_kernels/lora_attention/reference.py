@@ -50,10 +50,10 @@ def lora_attention(
     """
     n, heads, d = q.shape
     kv_heads = blocks[0].k.shape[1]
-    if up is not None and n * heads >= kv_heads * d:
-        blocks = _expand(blocks, up.to(q.dtype))
     if window is not None:
         blocks = _visible(blocks, q_start, window)
+    if up is not None and n * heads >= kv_heads * d:
+        blocks = _expand(blocks, up.to(q.dtype))
     fused = q.device.type == "cpu" and all(map(_fusable, blocks))
     if n == 1 and len(blocks) == 1 and fused:
         return _decode(q, blocks[0], up, scale)
@@ -153,7 +153,7 @@ def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, win
     kv_heads, group, n, d = q.shape
     first_row, mask = _mask(q_start, n, block, window, torch.float32)
     rows = q[:, :, first_row:].reshape(kv_heads, -1, d)
-    scores = (rows @ block.k.permute(1, 2, 0)).float().mul_(scale).view(kv_heads, group, n - first_row, -1)
+    scores = ((rows.float() * scale) @ block.k.permute(1, 2, 0).float()).view(kv_heads, group, n - first_row, -1)
     if mask is not None:
         scores += mask
     lse = scores.logsumexp(-1)

@@ -1,0 +1,321 @@
+"""Replays on a tiny model: books equal formulas, results equal definitions, and what is wrong gets no ratio."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from peft import PeftModel
+
+from agentrt.config.trace import TraceConfig
+from agentrt.errors import SchemeError, UsageError
+from agentrt.evaluate.replay.adapters import RandomAdapters
+from agentrt.evaluate.replay.check import Check, Checker
+from agentrt.evaluate.replay.contestant import EngineContestant, Run
+from agentrt.evaluate.replay.formulas import Expected, expected
+from agentrt.evaluate.replay.job import Entrant, LeftOut, compare, run_replay
+from agentrt.evaluate.replay.measure import Measured, measure
+from agentrt.evaluate.replay.plan import ReplayPlan, variants
+from agentrt.evaluate.replay.plots import draw
+from agentrt.evaluate.replay.result import judge, to_record
+from agentrt.evaluate.replay.trace import Trace, build_trace, random_contexts
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.backbone import Backbone
+from agentrt.model.tiny import TinyFamily, tiny_model
+from agentrt.schemes.full_shared import FullShared
+from agentrt.schemes.make import make_scheme
+from agentrt.schemes.pre_lr_shared import PreLRShared, PreLRSharedSession
+from agentrt.schemes.rebase_shared import ReBaseShared
+
+SCHEMES = (
+    "non_shared",
+    "full_shared",
+    "base_shared",
+    "pre_lr_shared",
+    "rebase_shared:lp",
+    "rebase_shared:db",
+    "rebase_shared:fused",
+    "rebase_shared:auto",
+    "rebase_shared:auto,adapted_tail=3",
+    "rebase_shared:auto,pivot=plan",
+    "rebase_shared:fused,pivot=action",
+    "rebase_shared:lp,pivot=plan,adapted_tail=3",
+    "rebase_shared:lp,lp_at=handover",
+)
+
+
+class Bench:
+    """A tiny backbone with random adapters for the agents of `react`."""
+
+    def __init__(self, folder: Path, family: TinyFamily = "llama") -> None:
+        self.backbone = Backbone(tiny_model(family, layers=2))
+        self.config = TraceConfig.load("react")
+        self.folder = folder
+        self.adapters = self.make("r=4", "own")
+
+    def make(self, spec: str, name: str, *, shared_a: bool = False) -> AdapterSet:
+        names, base = self.config.agents, self.backbone.names[0]
+        shapes, place = self.backbone.shapes, self.folder / name
+        written = RandomAdapters.parse(spec).write(names, shapes, place, base_name=base, shared_a=shared_a)
+        return self.backbone.load_adapters(written)
+
+    def trace(self, context: int, calls: int = 17) -> Trace:
+        whole = build_trace(self.config, "react", context, self.config.agents)
+        return whole.prefix(calls, 40, 3)  # short: 512 and 32 tokens would only take time
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("bench"))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_rows_and_bytes_equal_the_formulas(bench: Bench, scheme: str) -> None:
+    trace, chosen = bench.trace(20), make_scheme(scheme)
+    contestant = EngineContestant(
+        scheme, chosen, bench.backbone, bench.adapters, max_tokens=trace.num_tokens, ride_rows=2
+    )
+    try:
+        run = contestant.play(trace, random_contexts(trace, 211, 0), 0.0)
+        again = contestant.play(trace, random_contexts(trace, 211, 1), 0.0)
+    finally:
+        contestant.close()
+    books = expected(chosen, trace, bench.backbone.layout(bench.adapters))
+    assert books == Expected(run.prefill_rows, run.neutral_rows, run.decode_rows, run.kv_bytes_peak)
+    assert run[4:] == again[4:]
+    assert len(contestant.token_ids) == trace.num_tokens + 1
+    assert 0 < run.ttft_s <= run.submit_to_first_token_s <= run.total_s
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_passes_its_check_and_could_fail_it(bench: Bench, scheme: str) -> None:
+    check = Checker(bench.backbone, bench.adapters, bench.trace(24)).check(make_scheme(scheme))
+    assert check.ok, check.reason
+    assert check.error is not None
+    assert check.separation is not None
+    assert check.error < 1e-4 < 0.05 < check.separation
+    assert check.tokens == 32
+
+
+@pytest.mark.parametrize("family", ["qwen3", "ministral", "smollm3"])
+def test_the_check_knows_norms_windows_and_layers_without_rope(tmp_path: Path, family: TinyFamily) -> None:
+    bench = Bench(tmp_path, family)
+    checker = Checker(bench.backbone, bench.adapters, bench.trace(24))
+    for scheme in ("non_shared", "base_shared", "rebase_shared:lp"):
+        check = checker.check(make_scheme(scheme))
+        assert check.ok, (scheme, check.reason)
+
+
+def test_base_lr_shared_passes_where_its_adapters_share_a(bench: Bench) -> None:
+    shared = bench.make("r=4", "shared", shared_a=True)
+    assert shared.shared_value_a
+    check = Checker(bench.backbone, shared, bench.trace(24)).check(make_scheme("base_lr_shared"))
+    assert check.ok, check.reason
+
+
+def test_key_adapters_are_checked_where_they_are_allowed(bench: Bench) -> None:
+    adapters = bench.make("r=2,targets=qkvo", "qkvo")
+    checker = Checker(bench.backbone, adapters, bench.trace(24))
+    for scheme in ("non_shared", "full_shared"):
+        assert checker.check(make_scheme(scheme)).ok
+
+
+@dataclass(frozen=True)
+class Impostor(FullShared):
+    """Cheap, and not what its name says."""
+
+    name: ClassVar[str] = "pre_lr_shared"
+
+
+class Forgetful(PreLRSharedSession):
+    """Writes only the speaker's column: the others read what nobody wrote."""
+
+    def _shared_pass(self, path: str, end: int, logits: Any) -> Any:
+        made = super()._shared_pass(path, end, logits)
+        return type(made)(**{**vars(made), "writes": (made.writes[0], *made.writes[1:2])})
+
+
+@dataclass(frozen=True)
+class Careless(PreLRShared):
+    def open(self, layout: Any, store: Any, trajectory: Any) -> Forgetful:
+        return Forgetful(tuple(layout.ranks), store, trajectory)
+
+
+@dataclass(frozen=True)
+class Tailed(ReBaseShared):
+    """Says `adapted_tail: all` and reads three tokens."""
+
+    def options(self) -> dict[str, object]:
+        return {**super().options(), "adapted_tail": "all"}
+
+
+@pytest.mark.parametrize("sabotaged", [Impostor(), Careless(), Tailed(schedule="lp", adapted_tail=3)])
+def test_a_sabotaged_scheme_is_refused_and_the_others_are_not(bench: Bench, sabotaged: Any) -> None:
+    plan = ReplayPlan(bench.config, "react", repeats=1)
+    entrants = [
+        Entrant("non_shared", make_scheme("non_shared"), bench.adapters),
+        Entrant("sabotaged", sabotaged, bench.adapters),
+    ]
+    (findings,) = compare(bench.backbone, plan, [bench.trace(16, calls=8)], entrants)
+    honest, wrong = (finding.outcome for finding in findings)
+    assert honest.ratios is not None
+    assert honest.ratios.ttft_vs_non_shared == 1.0
+    assert wrong.ratios is None
+    assert wrong.wrong
+    assert "equivalence check failed" in wrong.refused
+    record = to_record(wrong, findings[1].declared)
+    assert set(record["ratios"].values()) == {None}
+    assert record["refused"] == wrong.refused
+
+
+RUN = Run(1.0, 1.5, 2.0, 4.0, 100, 10, 0, 5)
+BOOKS = Expected(10, 0, 5, 100)
+GOOD = Check(True, 1e-6, 1e-3, 1.0, 32)
+
+
+def test_ratios_are_quotients_of_medians_over_trusted_baselines(bench: Bench) -> None:
+    trace = bench.trace(4)
+    slow = Measured("non_shared", trace, tuple(RUN._replace(ttft_s=t, total_s=t) for t in (4.0, 9.0, 2.0)))
+    fast = Measured("x", trace, tuple(RUN._replace(ttft_s=t, total_s=t) for t in (1.0, 8.0, 0.5)))
+    base = Measured("full_shared", trace, (RUN._replace(prefill_rows=11),))
+    labels = ("non_shared", "x", "full_shared")
+    outcomes = judge([slow, fast, base], dict.fromkeys(labels, BOOKS), dict.fromkeys(labels, GOOD))
+    ratios = outcomes[1].ratios
+    assert ratios is not None
+    assert (ratios.ttft_vs_non_shared, ratios.throughput_vs_non_shared) == (0.25, 4.0)
+    assert ratios.ttft_vs_full_shared is None, "its rows differ from the formula, so nothing is compared with it"
+    assert outcomes[2].refused == "prefill_rows is 11, its formula says 10"
+    assert outcomes[2].wrong
+
+
+def test_a_scheme_that_nothing_is_known_of_is_refused_but_not_called_wrong(bench: Bench) -> None:
+    measured = [Measured("new", bench.trace(4), (RUN,))]
+    (outcome,) = judge(measured, {"new": None}, {"new": Check(False, None, 1e-3, None, 0, "it has no definition")})
+    assert outcome.ratios is None
+    assert "it has no definition" in outcome.refused
+    assert not outcome.wrong
+
+
+class Fake:
+    def __init__(self, label: str, log: list[str]) -> None:
+        self.label, self._log = label, log
+
+    def play(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> Run:
+        self._log.append(f"{self.label}{contexts[0][0]}")
+        return RUN._replace(total_s=float(len(self._log)))
+
+    def close(self) -> None:
+        pass
+
+
+def test_contestants_run_turn_about_on_the_same_tokens_after_a_warm_up(bench: Bench) -> None:
+    log: list[str] = []
+    seen: list[float] = []
+    measured = measure(
+        [Fake("a", log), Fake("b", log)],
+        bench.trace(4),
+        vocab_size=211,
+        repeats=2,
+        report=lambda stage, done, total: seen.append(done / total),
+    )
+    assert [entry[0] for entry in log] == ["a", "b"] * 3
+    assert log[0][1:] == log[1][1:] != log[2][1:]
+    assert [[run.total_s for run in each.runs] for each in measured] == [[3.0, 5.0], [4.0, 6.0]]
+    assert measured[0].middle.total_s == 4.0
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+def test_a_whole_replay_with_random_adapters_declares_itself(tmp_path: Path) -> None:
+    backbone = Backbone(tiny_model(layers=2, max_position_embeddings=64))
+    file = tmp_path / "two.yaml"
+    calls = "[{agent: next, context: C, decode: 2}, {agent: next, context: 3, decode: 2, tool: true}]"
+    file.write_text(f"version: 1\nabout: x\ncrews: [2, 3]\ncontexts: [6, 70]\ncalls: {calls}\n")
+    random = RandomAdapters.parse("r=2")
+    wait = {"repeats": 1, "tool_wait_s": 0.01, "ride_rows": 1}
+    plan = ReplayPlan(TraceConfig.load(file), "two", schemes="pre_lr_shared,rebase_shared", random=random, **wait)
+    groups: list[Any] = list(run_replay(backbone, plan))
+    assert [group[0].group for group in groups] == ["N=2", "N=2", "N=3", "N=3"]
+    for group in groups:
+        for finding in group:
+            outcome, declared = finding.outcome, finding.declared
+            assert not outcome.refused, (outcome.measured.label, outcome.refused)
+            assert declared["tool_wait_s"] == 0.01 <= outcome.measured.middle.total_s
+            assert declared["beyond_positions"] == (outcome.measured.trace.num_tokens > 64)
+            assert declared["layout"]["bytes_per_token"]["kv"] == 2 * 2 * 2 * 8 * 4
+        assert [finding.declared["ride_rows"] for finding in group] == [None, 1]
+    assert set(groups[0][0].declared) >= {"options", "lp_at", "lr_dtype", "dtype", "seed", "versions", "backbone_hash"}
+
+
+def test_a_named_scheme_that_the_adapters_do_not_allow_is_an_error_and_in_all_is_left_out(tmp_path: Path) -> None:
+    backbone = Backbone(tiny_model(layers=2))
+    config = TraceConfig.load("react")
+    random = RandomAdapters.parse("targets=qkv,r=2")
+    named = ReplayPlan(config, "react", schemes="non_shared,pre_lr_shared", random=random)
+    with pytest.raises(SchemeError, match="k_proj"):
+        next(iter(run_replay(backbone, named)))
+    found = run_replay(backbone, ReplayPlan(config, "react", schemes="all", contexts=(4,), random=random, repeats=1))
+    first = next(found)
+    assert isinstance(first, LeftOut)
+    assert first.label == "base_shared"
+
+
+def test_random_adapters_are_what_peft_would_load(tmp_path: Path) -> None:
+    model = tiny_model(layers=2)
+    shapes = Backbone(tiny_model(layers=2)).shapes
+    spec = RandomAdapters.parse("r=3,targets=qvd,alpha=12")
+    folders = spec.write(("a", "b"), shapes, tmp_path, base_name=model.name_or_path, shared_a=True)
+    peft = PeftModel.from_pretrained(model, str(folders["a"]), "a", autocast_adapter_dtype=False)
+    peft.load_adapter(str(folders["b"]), "b", autocast_adapter_dtype=False)
+    layer = peft.base_model.model.model.layers[1]
+    assert layer.self_attn.v_proj.scaling == {"a": 4.0, "b": 4.0}
+    assert layer.mlp.down_proj.lora_A["a"].weight.shape == (3, 91)
+    for projection in (layer.self_attn.q_proj, layer.self_attn.v_proj, layer.mlp.down_proj):
+        assert torch.equal(projection.lora_A["a"].weight, projection.lora_A["b"].weight)
+        assert not torch.equal(projection.lora_B["a"].weight, projection.lora_B["b"].weight)
+        assert projection.lora_B["a"].weight.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("r=0", "whole number"),
+        ("targets=qx", "letters are"),
+        ("target=q", "did you mean 'targets'"),
+        ("n=2", "has 3 agents"),
+    ],
+)
+def test_a_bad_adapter_spec_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        RandomAdapters.parse(text).names(("plan", "action", "reflect"))
+
+
+def test_further_adapters_only_hold_columns() -> None:
+    assert RandomAdapters.parse("n=4").names(("plan", "action")) == ["plan", "action", "idle1", "idle2"]
+    plan = ReplayPlan(TraceConfig.load("rank"), "rank", random=RandomAdapters.parse("targets=v"))
+    assert [str(each.random) for each in variants(plan)] == [f"r={r},targets=v,alpha=16" for r in (8, 16, 32, 64)]
+
+
+def test_figures_leave_out_what_was_refused(bench: Bench, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    measured = [Measured(label, bench.trace(4), (RUN,)) for label in ("non_shared", "broken_one")]
+    checks = {"non_shared": GOOD, "broken_one": GOOD._replace(ok=False, reason="x")}
+    outcomes = judge(measured, dict.fromkeys(checks, BOOKS), checks)
+    files = draw([("N=4", outcome) for outcome in outcomes], tmp_path / "new")
+    assert [file.name for file in files] == ["ttft.svg", "throughput.svg", "memory.svg"]
+    text = files[0].read_text()
+    assert "non_shared (N=4)" in text
+    assert "broken_one" not in text
+    with pytest.raises(UsageError, match="nothing to draw"):
+        draw([("", outcomes[1])], tmp_path)
+
+
+def test_without_matplotlib_the_command_that_installs_it_is_named(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match=r"pip install 'agentrt\[plots\]'"):
+        draw([], tmp_path)
