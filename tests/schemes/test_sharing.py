@@ -6,7 +6,7 @@ import torch
 from tests.models import AGENTS, make, random_turns
 from tests.rig import Rig
 
-SHARED = ["full_shared", "pre_lr_shared", "rebase_shared"]
+SHARED = ["full_shared", "pre_lr_shared", "rebase_shared:lp"]
 
 
 def addresses(rig, tape, start, end):

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import torch
 
 from agentrt.engine import Engine, EngineConfig
+from agentrt.errors import EngineError
 from agentrt.evaluate.replay.adapters import check_adapters
 from agentrt.evaluate.replay.definitions import Episode, define
 from agentrt.evaluate.replay.trace import Trace
@@ -38,6 +39,7 @@ class Check(NamedTuple):
     """`error` and `separation` are root mean squares of differences of log-probabilities over the check's tokens.
 
     `separation` is how far the nearest other scheme's definition lies: an error below it tells the schemes apart.
+    `error` is None where nothing came out to compare, `tokens` 0 where there is no definition to compare with.
     """
 
     ok: bool
@@ -81,14 +83,19 @@ class Checker:
         if episode is None:
             return Check(False, None, tolerance, None, 0, f"{scheme.name} has no dense definition to be held against")
         wanted = self._dense(episode)
-        error = _rms(_engine(scheme, self._backbone, self._adapters, self._trace, self._ids) - wanted)
         gaps = (_rms(logprobs - wanted) for other, logprobs in self._known() if other != episode)
-        ok = error <= tolerance
+        separation = min(gaps, default=None)
+        try:
+            error = _rms(_engine(scheme, self._backbone, self._adapters, self._trace, self._ids) - wanted)
+        except EngineError as failure:  # slots that nobody wrote hold no numbers
+            return Check(False, None, tolerance, separation, len(wanted), str(failure))
+        if error <= tolerance:
+            return Check(True, error, tolerance, separation, len(wanted))
         reason = (
             f"log-probabilities of {len(wanted)} tokens differ from the scheme's definition by {error:.3g} (root mean "
             f"square); rounding in {str(dtype).removeprefix('torch.')} explains {tolerance:.3g} at most"
         )
-        return Check(ok, error, tolerance, min(gaps, default=None), len(wanted), "" if ok else reason)
+        return Check(False, error, tolerance, separation, len(wanted), reason)
 
     def _known(self) -> list[tuple[Episode, torch.Tensor]]:
         """Definitions to tell a scheme apart from, and what they give; computed once."""
@@ -110,7 +117,10 @@ class Checker:
 def _engine(scheme: Scheme, backbone: Backbone, adapters: AdapterSet, trace: Trace, ids: Sequence[int]) -> torch.Tensor:
     logprobs: list[float] = []
     with Engine(
-        backbone, adapters, scheme, config=EngineConfig(segment_slots=256, poison=True, ride_rows=RIDE_ROWS)
+        backbone,
+        adapters,
+        scheme,
+        config=EngineConfig(max_context=len(ids), segment_slots=256, poison=True, ride_rows=RIDE_ROWS),
     ) as engine:
         session = engine.session()
         for index, span in enumerate(trace.spans):
@@ -123,6 +133,4 @@ def _engine(scheme: Scheme, backbone: Backbone, adapters: AdapterSet, trace: Tra
 
 
 def _rms(difference: torch.Tensor) -> float:
-    """Not a number counts as infinitely far."""
-    value = float(difference.double().square().mean().sqrt())
-    return value if value == value else float("inf")
+    return float(difference.double().square().mean().sqrt())

@@ -44,7 +44,7 @@ def judge(
     for each in measured:
         reason = refused[each.label]
         books, check = expected[each.label], checks[each.label]
-        wrong = bool(reason) and books is not None and check.error is not None
+        wrong = bool(reason) and books is not None and check.tokens > 0
         outcomes.append(Outcome(each, books, check, reason, wrong, None if reason else _ratios(each, trusted)))
     return outcomes
 
