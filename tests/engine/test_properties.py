@@ -1,0 +1,84 @@
+"""Any mix of turns, cancels, crops, forks and closes leaves what a quiet session doing the same would have."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentrt.errors import CacheFullError, TurnCancelledError
+from agentrt.model.sampling import Sampling
+from tests.engine.test_engine import VARIANTS
+from tests.models import AGENTS
+
+TURN = st.tuples(
+    st.just("turn"), st.sampled_from(AGENTS), st.lists(st.integers(0, 210), min_size=1, max_size=9), st.integers(1, 5)
+)
+CANCEL = st.tuples(
+    st.just("cancel"), st.sampled_from(AGENTS), st.lists(st.integers(0, 210), min_size=1, max_size=9), st.integers(0, 3)
+)
+OTHER = st.tuples(st.sampled_from(["crop", "fork", "settle", "close", "full"]), st.integers(0, 99))
+OPERATIONS = st.lists(st.tuples(st.integers(0, 9), st.one_of(TURN, TURN, CANCEL, OTHER)), max_size=9)
+
+
+def apply(session, operation):
+    """Do a successful operation on a session."""
+    match operation:
+        case ("turn", agent, context, new):
+            session.turn(agent, context, Sampling(max_new_tokens=new)).result  # noqa: B018
+        case ("crop", length):
+            session.crop(length)
+
+
+def replay(engine, history):
+    session = engine.session([7, 7, 7])
+    for operation in history:
+        apply(session, operation)
+    return session
+
+
+@pytest.mark.parametrize("scheme", VARIANTS)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(operations=OPERATIONS)
+def test_sessions_hold_what_their_successful_operations_leave(open_engine, scheme, operations):
+    engine = open_engine(scheme, max_step_tokens=7, idle_chunk_tokens=3, max_context=256)
+    sessions = [(engine.session([7, 7, 7]), [])]
+    for which, operation in operations:
+        index = which % len(sessions)
+        session, history = sessions[index]
+        match operation:
+            case ("turn", *_):
+                apply(session, operation)
+                history.append(operation)
+            case ("cancel", agent, context, after):
+                turn = session.turn(agent, context, Sampling(max_new_tokens=100))
+                tokens = iter(turn)
+                for _ in range(after):
+                    next(tokens)
+                turn.cancel()
+                with pytest.raises(TurnCancelledError):
+                    turn.result  # noqa: B018
+            case ("crop", percent):
+                length = max(3, len(session.trajectory) * percent // 100)
+                session.crop(length)
+                history.append(("crop", length))
+            case ("fork", _) if len(sessions) < 4:
+                sessions.append((session.fork(), list(history)))
+            case ("settle", _):
+                session.settle()
+            case ("close", _) if len(sessions) > 1:
+                sessions.pop(index)[0].close()
+            case ("full", _):
+                engine._store.budget_bytes = 0
+                with pytest.raises(CacheFullError):
+                    session.turn("plan", [1], Sampling(max_new_tokens=90)).result  # noqa: B018
+                engine._store.budget_bytes = None
+        engine.check_integrity()
+    for session, history in sessions:
+        alone = replay(engine, history)
+        assert session.trajectory.token_ids == alone.trajectory.token_ids
+        for each in (session, alone):
+            each.settle()
+        assert session.kv_bytes == alone.kv_bytes
+        assert session.trajectory.processed == alone.trajectory.processed
+    engine.check_integrity()
+    engine.close()
+    assert engine.stats().held_bytes == 0
