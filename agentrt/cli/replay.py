@@ -100,7 +100,7 @@ def replay(
                 out.record(to_record(finding.outcome, finding.declared, finding.group))
             _show(out, found)
             findings += found
-    if plot is not None:
+    if plot is not None and any(not finding.outcome.refused for finding in findings):
         for file in draw([(finding.group, finding.outcome) for finding in findings], plot):
             out.say(f"drew {file}")
     if wrong := [finding.outcome for finding in findings if finding.outcome.wrong]:
