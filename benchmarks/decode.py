@@ -9,14 +9,16 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 from peft import PeftModel
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
 
 from agentrt.engine import Engine
 from agentrt.model.backbone import Backbone
+from agentrt.model.compute import ComputeThread
 from agentrt.model.load import load_model
 from agentrt.model.sampling import Sampling
 from agentrt.model.tiny import tiny_adapter
@@ -69,6 +71,10 @@ def measure(timers: dict[str, Timer], context: int, repeats: int) -> dict[str, l
     return times
 
 
+def _write_adapters(model: PreTrainedModel, folder: Path) -> dict[str, Path]:
+    return {name: tiny_adapter(model, folder / name, r=8, alpha=16, seed=i) for i, name in enumerate(AGENTS)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="smollm2-135m")
@@ -80,18 +86,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the JSON here too")
     options = parser.parse_args()
     ids = torch.randint(10, 40_000, (8192,), generator=torch.Generator().manual_seed(0)).tolist()
+    compute = ComputeThread()  # all contestants on one thread: a second OpenMP team would slow them all
     with tempfile.TemporaryDirectory() as folder:
-        loaded = load_model(options.model, dtype=options.dtype)
-        folders = {n: tiny_adapter(loaded.model, Path(folder) / n, r=8, alpha=16, seed=i) for i, n in enumerate(AGENTS)}
-        timers = {"transformers": stock(loaded.model, ids, options.new_tokens)}
+        load = partial(compute.call, load_model, options.model, dtype=options.dtype)
+        loaded = load()
+        folders = compute.call(_write_adapters, loaded.model, Path(folder))
+        timers = {"transformers": partial(compute.call, stock(loaded.model, ids, options.new_tokens))}
         if options.peft:
-            other = load_model(options.model, dtype=options.dtype).model
+            other = load().model
             adapted = PeftModel.from_pretrained(other, str(folders["plan"]), "plan", autocast_adapter_dtype=False)
             for name in AGENTS[1:]:
                 adapted.load_adapter(str(folders[name]), name, autocast_adapter_dtype=False)
-            timers["transformers + peft"] = stock(adapted, ids, options.new_tokens)
-        model = load_model(options.model, dtype=options.dtype)
-        backbone = Backbone(model.model, names=model.names)
+            timers["transformers + peft"] = partial(compute.call, stock(adapted, ids, options.new_tokens))
+        model = load()
+        backbone = Backbone(model.model, names=model.names, compute=compute)
         adapters = backbone.load_adapters(folders)
         with Engine(backbone, adapters, make_scheme("pre_lr_shared")) as engine:
             timers["pre_lr_shared"] = ours(engine, ids, options.new_tokens)

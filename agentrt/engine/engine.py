@@ -21,6 +21,7 @@ from agentrt.engine.work import SessionWork, TurnWork
 from agentrt.errors import EngineClosedError, EngineError, TurnCancelledError, UsageError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
+from agentrt.model.compute import ComputeThread
 from agentrt.model.load import load_model
 from agentrt.model.sampling import Sampling
 from agentrt.model.tokenizer import Tokenizer
@@ -90,9 +91,10 @@ class Engine:
         chosen = make_scheme(scheme, scheme_options) if isinstance(scheme, str) else scheme
         tokenizer = None
         if isinstance(backbone, str):
-            loaded = load_model(backbone, dtype=dtype, device=device, offline=offline)
+            compute = ComputeThread()
+            loaded = compute.call(load_model, backbone, dtype=dtype, device=device, offline=offline)
             tokenizer = loaded.tokenizer
-            backbone = Backbone(loaded.model, content_hash=loaded.content_hash, names=loaded.names)
+            backbone = Backbone(loaded.model, content_hash=loaded.content_hash, names=loaded.names, compute=compute)
         adapter_set = backbone.load_adapters(adapters or {})
         return cls(backbone, adapter_set, chosen, tokenizer=tokenizer, config=config)
 
@@ -242,19 +244,23 @@ class Engine:
     def _work(self) -> None:
         try:
             while (jobs := self._next_step()) is not None:
-                try:
-                    step = Step(tuple(job.run for job in jobs))
-                    logits = self.backbone.run(step, self._store.planes, self.adapters)
-                except Exception as error:
-                    self._fail(jobs, error)
-                else:
-                    self._settle(jobs, logits)
+                self.backbone.compute.call(self._run, jobs)
         except BaseException as error:  # the worker itself is at fault: nobody may wait for it any longer
             with self._changed:
                 self._closed = True
                 for work in list(self._sessions):
                     self._retire(work, EngineError(f"the engine's worker died: {error!r}"))
             raise
+
+    def _run(self, jobs: list[Job]) -> None:
+        """One step and what follows from it, on the backbone's compute thread."""
+        try:
+            step = Step(tuple(job.run for job in jobs))
+            logits = self.backbone.run(step, self._store.planes, self.adapters)
+        except Exception as error:
+            self._fail(jobs, error)
+        else:
+            self._settle(jobs, logits)
 
     def _next_step(self) -> list[Job] | None:
         """Wait for work and pack it; None when the engine is closed."""
@@ -334,7 +340,7 @@ class Engine:
             return 0
         if self.config.ride_rows is not None:
             return self.config.ride_rows
-        return measure_ride_rows(self.backbone, self.adapters)
+        return self.backbone.compute.call(measure_ride_rows, self.backbone, self.adapters)
 
     # Helpers, called under the lock.
 
@@ -374,7 +380,7 @@ class Engine:
             raise EngineError("a turn of this session is running; wait for turn.result or cancel it first")
 
     def _check_thread(self) -> None:
-        if threading.current_thread() is self._worker:
+        if self.backbone.compute.is_current:
             raise UsageError("a stop or constraint callable may not wait for or close the engine that calls it")
 
     def _checked(self, token_ids: Iterable[int]) -> list[int]:

@@ -11,6 +11,7 @@ from agentrt.cache.layout import Layout
 from agentrt.cache.plane import Plane
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME, register
+from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
 from agentrt.model.linear import PackedLinear
 from agentrt.model.lowrank import ATTENTION, MLP, Site
@@ -26,7 +27,16 @@ class Backbone:
     take turns; `run` is serialised.
     """
 
-    def __init__(self, model: PreTrainedModel, *, content_hash: str = "", names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        content_hash: str = "",
+        names: tuple[str, ...] = (),
+        compute: ComputeThread | None = None,
+    ) -> None:
+        self.compute = compute or ComputeThread()
+        """Where engines run this backbone's steps."""
         register()
         model.set_attn_implementation(NAME)
         self.model = model
@@ -44,8 +54,8 @@ class Backbone:
         self._context = StepContext()
         self._lock = threading.Lock()
         self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
-        self._head = PackedLinear(model.lm_head)
-        self._wrap()
+        self._head = self.compute.call(PackedLinear, model.lm_head)
+        self.compute.call(self._wrap)
 
     def layout(self, adapters: AdapterSet, lr_dtype: torch.dtype | None = None) -> Layout:
         """What schemes need to declare planes; `lr_dtype` None = the model's own."""
@@ -67,7 +77,9 @@ class Backbone:
         Raises AdapterError naming the adapter, the feature and the fix.
         """
         dtype = torch.float32 if self.device.type == "cpu" else self.dtype
-        return AdapterSet.load(folders, self.shapes, base_names=self.names, dtype=dtype, device=self.device)
+        return self.compute.call(
+            AdapterSet.load, folders, self.shapes, base_names=self.names, dtype=dtype, device=self.device
+        )
 
     def synchronize(self) -> None:
         """Wait until the device has done what it was given; for timing."""

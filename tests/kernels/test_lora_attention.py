@@ -79,6 +79,28 @@ def test_equals_the_definition_in_fp64(case, dtype, ranked):
     assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
 
 
+@pytest.mark.parametrize("total", [511, 512, 513, 1500])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("ranked", [True, False])
+def test_one_query_over_long_keys_read_in_halves(total, dtype, ranked):
+    """Three heads on two threads: the halves are put together as one attention."""
+    generator = torch.Generator().manual_seed(total)
+    q = torch.randn(1, 9, 64, generator=generator).to(dtype)
+    k, v = (torch.randn(total, 3, 64, generator=generator).to(dtype) for _ in range(2))
+    up = torch.randn(8, 3, 64, generator=generator)
+    lr, wide = wide_rows(torch.randn(total, 8, generator=generator).to(dtype), 64)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        block = Block(0, k, v, lr, wide) if ranked else Block(0, k, v)
+        out = lora_attention(q, total - 1, [block], up if ranked else None, scale=0.125)
+    finally:
+        torch.set_num_threads(threads)
+    exact = dense(q, total - 1, k, v, lr if ranked else None, 0, up, 0.125, None)
+    error = (out.double() - exact).abs().max() / exact.abs().max()
+    assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
+
+
 def test_decode_allocates_nothing_the_size_of_the_keys():
     total, kv_heads, d, r = 4096, 3, 64, 8
     k = torch.randn(total, kv_heads, d).bfloat16()

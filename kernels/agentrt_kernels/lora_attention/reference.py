@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 import torch
 
+SPLIT_KEYS = 512
+"""From this many keys on, two halves read in parallel pay for putting them together."""
+
 
 class Block(NamedTuple):
     """Cached rows of positions `[start, start + T)`: keys, base values, and the low-rank part of the values.
@@ -165,17 +168,40 @@ def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, win
 
 
 def _decode(q: torch.Tensor, block: Block, up: torch.Tensor | None, scale: float) -> torch.Tensor:
-    """`_attend_fused` for one query over one block, where every call counts: no mask, no merge, few views."""
+    """`_attend_fused` for one query over one block, where every call counts: no merge of blocks, few views.
+
+    Flash attention works one head a thread at a time. Where that leaves threads idle, long keys are read as two
+    halves; of an odd number the middle key is in both, and masked in the second.
+    """
     _, heads, d = q.shape
-    kv_heads = block.k.shape[1]
-    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    rows, keys = q.view(1, kv_heads, heads // kv_heads, d), block.k.transpose(0, 1).unsqueeze(0)
-    out: torch.Tensor = flash(rows, keys, block.v.transpose(0, 1).unsqueeze(0), scale=scale)[0]
+    kv_heads, keys = block.k.shape[1], len(block.k)
+    halves = 2 if keys >= SPLIT_KEYS and kv_heads % torch.get_num_threads() else 1
+    half = -(-keys // halves)
+    rows = q.view(1, kv_heads, heads // kv_heads, d).expand(halves, -1, -1, -1)
+    mask = None
+    if halves * half > keys:
+        mask = q.new_zeros(halves, 1, 1, half)
+        mask[1, ..., 0] = -3e4 if q.dtype == torch.float16 else -1e30
+        mask = mask.expand(halves, kv_heads, heads // kv_heads, half)
+
+    def flash(values: torch.Tensor, stride: int) -> tuple[torch.Tensor, torch.Tensor]:
+        out: tuple[torch.Tensor, torch.Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            rows, split(block.k, d), split(values, stride), attn_mask=mask, scale=scale
+        )
+        return out
+
+    def split(x: torch.Tensor, head_stride: int) -> torch.Tensor:
+        row = x.stride(0)
+        return x.as_strided((halves, kv_heads, half, d), ((keys - half) * row, head_stride, row, 1))
+
+    out, lse = flash(block.v, d)
+    weights = lse.softmax(0).unsqueeze(-1) if halves > 1 else None
+    out = out[0] if weights is None else (out * weights).sum(0)
     if block.lr is not None and block.wide is not None and up is not None:
-        wide = block.wide.expand(1, kv_heads, *block.wide.shape)
-        term = flash(rows, keys, wide, scale=scale)[0][..., : block.lr.shape[1]].to(up.dtype) @ up.transpose(0, 1)
-        out = (out + term).to(q.dtype)
-    return out.reshape(1, heads, d)
+        term = flash(block.wide, 0)[0][..., : block.lr.shape[1]]
+        term = term[0] if weights is None else (term * weights).sum(0)
+        out = out + term.to(up.dtype) @ up.transpose(0, 1)
+    return out.to(q.dtype).reshape(1, heads, d)
 
 
 def _merge(partials: Sequence[_Partial], n: int) -> tuple[torch.Tensor, torch.Tensor | None]:
