@@ -82,15 +82,13 @@ def replay(
     from agentrt.evaluate.replay.job import LeftOut, run_replay
     from agentrt.evaluate.replay.result import to_record
     from agentrt.model.backbone import Backbone
-    from agentrt.model.load import load_model
     from agentrt.model.progress import progress_bar, silent
 
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     out = Output(as_json=as_json, quiet=quiet)
     findings: list[Finding] = []
-    loaded = load_model(crew.base.model, dtype=crew.base.dtype, device=settings.device, offline=settings.offline)
-    backbone = Backbone(loaded.model, content_hash=loaded.content_hash, names=loaded.names)
+    backbone = Backbone.load(crew.base.model, dtype=crew.base.dtype, device=settings.device, offline=settings.offline)
     with progress_bar() as bar:
         for found in run_replay(backbone, plan, silent if quiet else bar):
             if isinstance(found, LeftOut):

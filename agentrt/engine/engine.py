@@ -21,8 +21,6 @@ from agentrt.engine.work import SessionWork, TurnWork
 from agentrt.errors import EngineClosedError, EngineError, TurnCancelledError, UsageError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
-from agentrt.model.compute import ComputeThread
-from agentrt.model.load import load_model
 from agentrt.model.sampling import Sampling
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.schemes import Scheme
@@ -50,7 +48,7 @@ class Engine:
         self.backbone = backbone
         self.adapters = adapters
         self.scheme = scheme
-        self._tokenizer = tokenizer
+        self._tokenizer = tokenizer or backbone.tokenizer
         self._layout = backbone.layout(adapters)
         scheme.check(self._layout)
         self._store = CacheStore(
@@ -89,14 +87,10 @@ class Engine:
         Raises BackboneError, AdapterError or SchemeError, naming the value and the fix.
         """
         chosen = make_scheme(scheme, scheme_options) if isinstance(scheme, str) else scheme
-        tokenizer = None
         if isinstance(backbone, str):
-            compute = ComputeThread()
-            loaded = compute.call(load_model, backbone, dtype=dtype, device=device, offline=offline)
-            tokenizer = loaded.tokenizer
-            backbone = Backbone(loaded.model, content_hash=loaded.content_hash, names=loaded.names, compute=compute)
+            backbone = Backbone.load(backbone, dtype=dtype, device=device, offline=offline)
         adapter_set = backbone.load_adapters(adapters or {})
-        return cls(backbone, adapter_set, chosen, tokenizer=tokenizer, config=config)
+        return cls(backbone, adapter_set, chosen, config=config)
 
     def __enter__(self) -> Self:
         return self

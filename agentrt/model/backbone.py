@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Self
 
 import torch
 from transformers import PreTrainedModel
@@ -14,9 +15,11 @@ from agentrt.model.attention import NAME, register
 from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
 from agentrt.model.linear import PackedLinear
+from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, Site
 from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
+from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Step
 
 
@@ -33,8 +36,10 @@ class Backbone:
         *,
         content_hash: str = "",
         names: tuple[str, ...] = (),
+        tokenizer: Tokenizer | None = None,
         compute: ComputeThread | None = None,
     ) -> None:
+        self.tokenizer = tokenizer
         self.compute = compute or ComputeThread()
         """Where engines run this backbone's steps."""
         register()
@@ -56,6 +61,19 @@ class Backbone:
         self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
         self._head = self.compute.call(PackedLinear, model.lm_head)
         self.compute.call(self._wrap)
+
+    @classmethod
+    def load(cls, name: str, *, dtype: Any = "auto", device: str = "auto", offline: bool = False) -> Self:
+        """Load a model by alias, hub id, folder or GGUF file, on its compute thread. Raises BackboneError."""
+        compute = ComputeThread()
+        loaded = compute.call(load_model, name, dtype=dtype, device=device, offline=offline)
+        return cls(
+            loaded.model,
+            content_hash=loaded.content_hash,
+            names=loaded.names,
+            tokenizer=loaded.tokenizer,
+            compute=compute,
+        )
 
     def layout(self, adapters: AdapterSet, lr_dtype: torch.dtype | None = None) -> Layout:
         """What schemes need to declare planes; `lr_dtype` None = the model's own."""

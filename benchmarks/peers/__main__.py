@@ -58,16 +58,16 @@ def run(options: argparse.Namespace) -> list[dict[str, object]]:
     name, dtype = options.model or team.base.model, options.dtype or team.base.dtype
     agents = config.agents or tuple(f"agent{i + 1}" for i in range(config.crews[0]))
     load = {"dtype": dtype, "device": options.device}
-    ours, peer = load_model(name, **load), load_model(name, **load).model
-    backbone = Backbone(ours.model, content_hash=ours.content_hash, names=ours.names)
+    backbone = Backbone.load(name, **load)
+    peer = backbone.compute.call(load_model, name, **load).model
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as place, progress_bar() as bar:
         folders = {agent: path for agent, path in team.adapters().items() if agent in agents}
         if options.random_adapters is not None:
             random = RandomAdapters.parse(options.random_adapters)
-            folders = random.write(agents, backbone.shapes, Path(place), base_name=ours.names[0], seed=options.seed)
+            folders = random.write(agents, backbone.shapes, Path(place), base_name=backbone.names[0], seed=options.seed)
         adapters = backbone.load_adapters(folders)
-        stock = PeftContestant(peer, folders, autocast=options.autocast)
+        stock = PeftContestant(peer, folders, backbone.compute, autocast=options.autocast)
         for context in map(int, options.context.split(",")):
             trace = build_trace(config, options.trace, context, agents)
             labels = parse_schemes(options.schemes, trace.calls)

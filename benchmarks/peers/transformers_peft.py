@@ -10,6 +10,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from agentrt.evaluate.replay.contestant import Run
 from agentrt.evaluate.replay.trace import Trace
+from agentrt.model.compute import ComputeThread
 
 LABEL = "transformers + peft"
 
@@ -23,7 +24,10 @@ class PeftContestant:
 
     label = LABEL
 
-    def __init__(self, model: PreTrainedModel, folders: Mapping[str, Path], *, autocast: bool = False) -> None:
+    def __init__(
+        self, model: PreTrainedModel, folders: Mapping[str, Path], compute: ComputeThread, *, autocast: bool = False
+    ) -> None:
+        self._compute = compute  # the engine's own: computing on two threads would slow both
         (first, folder), *rest = folders.items()
         adapted = PeftModel.from_pretrained(model, str(folder), first, autocast_adapter_dtype=autocast)
         for name, other in rest:
@@ -35,6 +39,9 @@ class PeftContestant:
         """The trajectory of the last replay; its last token was sampled but not fed."""
 
     def play(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> Run:
+        return self._compute.call(self._play, trace, contexts, tool_wait_s)
+
+    def _play(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> Run:
         ids: list[int] = []
         caches = {agent: DynamicCache(config=self.model.config) for agent in trace.agents}
         seen = dict.fromkeys(trace.agents, 0)

@@ -18,7 +18,7 @@ def test_the_peer_equals_non_shared(tmp_path: Path) -> None:
     backbone = Backbone(tiny_model(layers=2))
     spec = RandomAdapters.parse("r=4")
     folders = spec.write(config.agents, backbone.shapes, tmp_path, base_name=backbone.names[0])
-    peer = PeftContestant(tiny_model(layers=2), folders)
+    peer = PeftContestant(tiny_model(layers=2), folders, backbone.compute)
     scheme, adapters = make_scheme("non_shared"), backbone.load_adapters(folders)
     ours = EngineContestant("non_shared", scheme, backbone, adapters, max_tokens=trace.num_tokens)
     contexts = random_contexts(trace, backbone.vocab_size, 5)
