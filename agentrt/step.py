@@ -80,7 +80,3 @@ class Step:
     """A packed batch of passes. A pass may read what an earlier pass of the same step writes."""
 
     passes: tuple[Pass, ...]
-
-    @property
-    def num_rows(self) -> int:
-        return sum(len(each) for each in self.passes)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentrt.cache.slots import Run, Runs, concat, cut, length
+from agentrt.cache.slots import Runs, concat, cut, length
 from agentrt.cache.store import CacheStore, Claim
 
 
@@ -75,6 +75,3 @@ def reserve(store: CacheStore, wishes: Sequence[tuple[Tape, int]]) -> None:
     granted = store.reserve([tape.claim(end) for tape, end in wishes])
     for (tape, _), runs in zip(wishes, granted, strict=True):
         tape.grant(runs)
-
-
-__all__ = ["Run", "Tape", "reserve"]

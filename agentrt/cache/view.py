@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agentrt.cache.slots import Runs, concat, cut, length
+from agentrt.cache.slots import Runs, cut, length
 
 
 class Column(NamedTuple):
@@ -34,7 +34,3 @@ class View:
         if column is not None:
             column = column._replace(runs=cut(column.runs, 0, max(0, end - column.start)))
         return View(self.plane, cut(self.runs, 0, end), column)
-
-    def then(self, runs: Runs) -> "View":
-        """This view followed by `runs` of the same plane; the column is not extended."""
-        return View(self.plane, concat(self.runs, runs), self.column)

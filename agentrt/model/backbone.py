@@ -1,7 +1,7 @@
 """The backbone: drives the stock transformers layers one by one over a packed step."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,13 +111,16 @@ class Backbone:
             self._context.fill(step, planes, adapters)
             ids = [token for each in step.passes for token in each.token_ids]
             positions = [pos for each in step.passes for pos in range(each.start, each.end)]
-            hidden = self._layers(
-                torch.tensor([ids], device=self.device), torch.tensor([positions], device=self.device)
-            )
+            hidden = self._layers(ids, positions, step=self._context)
             return self._logits(step, hidden)
 
-    def _layers(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        hidden = self._stack.embed_tokens(ids)
+    def _layers(self, token_ids: Sequence[int], at: Sequence[int], **to_attention: Any) -> torch.Tensor:
+        """Hidden states [rows, D] before the last norm, of tokens `at` their positions.
+
+        `to_attention` reaches the attention function only.
+        """
+        positions = torch.tensor([at], device=self.device)
+        hidden = self._stack.embed_tokens(torch.tensor([token_ids], device=self.device))
         rotary = self._stack.rotary_emb(hidden, position_ids=positions)
         for layer in self._stack.layers:
             hidden = layer(
@@ -125,7 +128,7 @@ class Backbone:
                 attention_mask=None,
                 position_ids=positions,
                 position_embeddings=rotary,
-                step=self._context,
+                **to_attention,
             )
         return hidden[0]  # type: ignore[no-any-return]
 

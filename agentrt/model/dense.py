@@ -63,15 +63,8 @@ def dense_logits(backbone: Backbone, adapters: AdapterSet, rows: Sequence[Rows],
     places = [position for each in rows for position in range(each.start, each.end)]
     with backbone._lock, _dense_attention(backbone, episode):
         backbone._context.fill(Step(passes), {}, adapters)
-        stack = backbone._stack
-        hidden = stack.embed_tokens(torch.tensor([ids], device=backbone.device))
-        positions = torch.tensor([places], device=backbone.device)
-        rotary = stack.rotary_emb(hidden, position_ids=positions)
-        for layer in stack.layers:
-            hidden = layer(
-                hidden, attention_mask=None, position_ids=positions, position_embeddings=rotary, episode=episode
-            )
-        logits: torch.Tensor = backbone._head(stack.norm(hidden[0, list(wanted)]))
+        hidden = backbone._layers(ids, places, episode=episode)
+        logits: torch.Tensor = backbone._head(backbone._stack.norm(hidden[list(wanted)]))
     return logits.float()
 
 

@@ -51,7 +51,6 @@ class AdapterFile:
 
     weights: Mapping[Site, LowRank]
     content_hash: str
-    base_name: str | None
 
 
 def read_adapter(
@@ -106,7 +105,7 @@ def read_adapter(
         for matrix in (lora_a, lora_b):
             digest.update(matrix.float().contiguous().numpy().tobytes())
         weights[site] = from_peft(lora_a, lora_b, scaling, dtype, device)
-    return AdapterFile(weights, digest.hexdigest(), base_name)
+    return AdapterFile(weights, digest.hexdigest())
 
 
 def _read_config(folder: Path, refuse: Any) -> dict[str, Any]:
