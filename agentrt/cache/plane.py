@@ -1,7 +1,7 @@
-"""One plane: tensors over a layer range, in segments that never move; runs are read and written as slices."""
+"""One plane: tensors over some layers, in segments that never move; runs are read and written as slices."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -23,12 +23,20 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class PlaneSpec:
-    """What a plane stores. `column` names the adapter whose low-rank activations it holds, None for K/V."""
+    """What a plane stores. `column` names the adapter whose low-rank activations it holds, None for K/V.
+
+    `only`: the layers it covers, `num_layers` of them, where these are not all of the model's.
+    """
 
     name: str
     num_layers: int
     parts: tuple[Part, ...]
     column: str | None = None
+    only: tuple[int, ...] | None = None
+
+    @property
+    def layers(self) -> Sequence[int]:
+        return range(self.num_layers) if self.only is None else self.only
 
     @property
     def row_bytes(self) -> int:
@@ -39,7 +47,7 @@ class PlaneSpec:
 class Stretch(NamedTuple):
     """Slots of one run, located: rows `[start, end)` of a segment's tensors."""
 
-    segment: dict[str, list[torch.Tensor]]
+    segment: Mapping[str, Mapping[int, torch.Tensor]]
     start: int
     end: int
 
@@ -65,10 +73,10 @@ class Plane:
     def __init__(self, spec: PlaneSpec, device: torch.device, segment_slots: int, poison: bool = False) -> None:
         self.spec = spec
         self.pool = SlotPool(segment_slots)
-        self._device = device
+        self.device = device
         self._poison = poison
         self._starts: list[int] = []
-        self._segments: list[dict[str, list[torch.Tensor]]] = []  # per segment: part -> per layer [slots, *shape]
+        self._segments: list[dict[str, dict[int, torch.Tensor]]] = []  # per segment: part -> layer -> [slots, *shape]
 
     @property
     def held_bytes(self) -> int:
@@ -92,15 +100,16 @@ class Plane:
         if self._poison:
             for run in runs:
                 for part in self.spec.parts:
-                    for layer in range(self.spec.num_layers):
+                    for layer in self.spec.layers:
                         self.locate(run).read(part.name, layer).fill_(float("nan"))
 
-    def _tensor(self, part: Part, slots: int) -> list[torch.Tensor]:
+    def _tensor(self, part: Part, slots: int) -> dict[int, torch.Tensor]:
         layers = self.spec.num_layers
         if part.wide_read:
             width = prod(part.shape)
-            flat = torch.empty(slots * layers * width + part.wide_read, dtype=part.dtype, device=self._device)
+            flat = torch.empty(slots * layers * width + part.wide_read, dtype=part.dtype, device=self.device)
             flat[slots * layers * width :] = 0
-            return list(flat[: slots * layers * width].view(slots, layers, width).unbind(1))
-        tensor = torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self._device)
-        return list(tensor.unbind(0))
+            rows = flat[: slots * layers * width].view(slots, layers, width).unbind(1)
+        else:
+            rows = torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self.device).unbind(0)
+        return dict(zip(self.spec.layers, rows, strict=True))

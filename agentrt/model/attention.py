@@ -6,6 +6,7 @@ import torch
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
+from agentrt.model.choose import Chooser
 from agentrt.model.context import Reader, StepContext
 from agentrt_kernels.lora_attention import Block, lora_attention
 
@@ -23,20 +24,25 @@ def attend(
     scaling: float,
     step: StepContext,
     sliding_window: int | None = None,
+    chooser: Chooser | None = None,
     **extra: Any,
 ) -> tuple[torch.Tensor, None]:
     """query [1, H, rows, d], key and value [1, Hkv, rows, d] of a packed step; returns [1, rows, H, d].
 
-    Every row is written before any row attends. Causality follows from positions; no mask is needed.
+    Every row is written before any row attends. Causality follows from positions; no mask is needed. A `chooser` sees
+    the rows once they are written; then nobody attends.
     """
     assert not any(extra.get(name) is not None for name in _UNSUPPORTED), "refused when the backbone was loaded"
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [rows, Hkv, d]
-    for start, end, stretch in step.kv_writes:
+    for start, end, stretch in (*step.kv_writes, *step.layer_writes.get(layer, ())):
         whole = end - start == len(keys)
         stretch.read("k", layer).copy_(keys if whole else keys[start:end])
         stretch.read("v", layer).copy_(values if whole else values[start:end])
     queries = query[0].transpose(0, 1)
+    if chooser is not None:
+        chooser.choose(queries, keys, values, layer, scaling, sliding_window)
+        return torch.zeros_like(queries)[None], None
     outs = [_read(reader, layer, queries, step, scaling, sliding_window) for reader in step.readers]
     return (outs[0] if len(outs) == 1 else torch.cat(outs))[None], None
 
@@ -46,16 +52,16 @@ def _read(
 ) -> torch.Tensor:
     head_dim = queries.shape[2]
     blocks = []
-    for position, keys, column in reader.pieces:
+    for position, keys, column, places in reader.overlaid.get(layer, reader.pieces):
         k, v = keys.read("k", layer), keys.read("v", layer)
         if column is None:
-            blocks.append(Block(position, k, v))
+            blocks.append(Block(position, k, v, places=places))
         else:
             lr, wide = column.read("lr", layer), column.read_wide("lr", layer, head_dim)
             blocks.append(Block(position, k, v, lr, wide))
     up = step.adapters.value_up(reader.path, layer, k.shape[1]) if reader.factored else None
     rows = queries if reader.end - reader.start == len(queries) else queries[reader.start : reader.end]
-    return lora_attention(rows, reader.position, blocks, up, scale=scaling, window=window)
+    return lora_attention(rows, reader.position, blocks, up, scale=scaling, window=window, q_places=reader.places)
 
 
 def register() -> None:

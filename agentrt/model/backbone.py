@@ -1,7 +1,8 @@
 """The backbone: drives the stock transformers layers one by one over a packed step."""
 
+import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,15 +13,17 @@ from agentrt.cache.layout import Layout
 from agentrt.cache.plane import Plane
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME, register
+from agentrt.model.choose import Chooser
 from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
 from agentrt.model.linear import PackedLinear
 from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, Site
+from agentrt.model.packed import PackedRows
 from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
 from agentrt.model.tokenizer import Tokenizer
-from agentrt.step import Step
+from agentrt.step import Pass, Step
 
 
 class Backbone:
@@ -50,6 +53,7 @@ class Backbone:
         self.num_layers = int(config.num_hidden_layers)
         self.num_kv_heads = int(config.num_key_value_heads)
         self.head_dim = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        self.hidden_size = int(config.hidden_size)
         self.max_positions = int(config.max_position_embeddings)
         self.vocab_size = int(config.vocab_size)
         self.names = names or (str(model.name_or_path),)
@@ -86,6 +90,7 @@ class Backbone:
             ranks=adapters.ranks,
             key_adapted=adapters.key_adapted,
             shared_value_a=adapters.shared_value_a,
+            hidden_size=self.hidden_size,
         )
 
     def load_adapters(self, folders: Mapping[str, str | Path]) -> AdapterSet:
@@ -108,21 +113,54 @@ class Backbone:
     def run(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
         """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None)."""
         with self._lock:
-            self._context.fill(step, planes, adapters)
-            ids = [token for each in step.passes for token in each.token_ids]
-            positions = [pos for each in step.passes for pos in range(each.start, each.end)]
-            hidden = self._layers(ids, positions, step=self._context)
-            return self._logits(step, hidden)
+            if any(each.plan is not None for each in step.passes):
+                return self._run_planned(step, planes, adapters)
+            self._context.fill(step.passes, planes, adapters)
+            hidden = self._layers(self._embed(step.passes), _positions(step.passes), step=self._context)
+            return self._logits(step.passes, hidden)
 
-    def _layers(self, token_ids: Sequence[int], at: Sequence[int], **to_attention: Any) -> torch.Tensor:
-        """Hidden states [rows, D] before the last norm, of tokens `at` their positions.
+    def _run_planned(
+        self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet
+    ) -> list[torch.Tensor | None]:
+        """A step whose rows change between layers; between two changes it is as any other."""
+
+        def thin(each: Pass, hidden: torch.Tensor) -> None:
+            assert each.plan is not None
+            assert each.plan.select is not None
+            self._context.fill([each], planes, adapters)
+            chooser = Chooser(each.plan.select, range(each.start, each.end), planes)
+            self._project(each.plan.select.layer, hidden, _positions([each]), step=self._context, chooser=chooser)
+
+        rows = PackedRows(step, planes, lambda each: self._embed([each]), thin)
+        for first, stop in itertools.pairwise(rows.edges(self.num_layers)):
+            if rows.turn_over(first):
+                self._context.fill(list(rows.passes.values()), planes, adapters)
+                positions = _positions(rows.passes.values())
+            if rows.passes:
+                rows.hidden = self._layers(rows.hidden, positions, first, stop, step=self._context)
+        rows.turn_over(self.num_layers)
+        if not rows.passes:
+            return [None] * len(step.passes)
+        logits = dict(zip(rows.passes, self._logits(list(rows.passes.values()), rows.hidden), strict=True))
+        return [logits.get(index) for index in range(len(step.passes))]
+
+    def _embed(self, passes: Sequence[Pass]) -> torch.Tensor:
+        """Hidden states [rows, D] before the first layer."""
+        ids = [token for each in passes for token in each.token_ids]
+        embedded: torch.Tensor = self._stack.embed_tokens(torch.tensor(ids, device=self.device))
+        return embedded
+
+    def _layers(
+        self, hidden: torch.Tensor, at: Sequence[int], first: int = 0, stop: int | None = None, **to_attention: Any
+    ) -> torch.Tensor:
+        """Hidden states [rows, D] of tokens `at` their positions, through layers `[first, stop)`.
 
         `to_attention` reaches the attention function only.
         """
         positions = torch.tensor([at], device=self.device)
-        hidden = self._stack.embed_tokens(torch.tensor([token_ids], device=self.device))
+        hidden = hidden[None]
         rotary = self._stack.rotary_emb(hidden, position_ids=positions)
-        for layer in self._stack.layers:
+        for layer in self._stack.layers[first:stop]:
             hidden = layer(
                 hidden,
                 attention_mask=None,
@@ -130,13 +168,26 @@ class Backbone:
                 position_embeddings=rotary,
                 **to_attention,
             )
-        return hidden[0]  # type: ignore[no-any-return]
+        return hidden[0]
 
-    def _logits(self, step: Step, hidden: torch.Tensor) -> list[torch.Tensor | None]:
+    def _project(self, layer: int, hidden: torch.Tensor, at: Sequence[int], **to_attention: Any) -> None:
+        """Only the projections of one layer, for what the attention function does with them."""
+        positions = torch.tensor([at], device=self.device)
+        module = self._stack.layers[layer]
+        rotary = self._stack.rotary_emb(hidden[None], position_ids=positions)
+        module.self_attn(
+            hidden_states=module.input_layernorm(hidden[None]),
+            attention_mask=None,
+            position_ids=positions,
+            position_embeddings=rotary,
+            **to_attention,
+        )
+
+    def _logits(self, passes: Sequence[Pass], hidden: torch.Tensor) -> list[torch.Tensor | None]:
         rows: list[int] = []
         counts = []
         start = 0
-        for each in step.passes:
+        for each in passes:
             end = start + len(each)
             wanted = {"none": range(0), "last": range(end - 1, end), "all": range(start, end)}[each.logits]
             rows.extend(wanted)
@@ -157,3 +208,7 @@ class Backbone:
                     site = Site(index, name)
                     self.shapes[site] = ProjectionShape(base.in_features, base.out_features)
                     setattr(parent, name, AdaptedLinear(base, site, self._context))
+
+
+def _positions(passes: Iterable[Pass]) -> list[int]:
+    return [position for each in passes for position in each.positions]

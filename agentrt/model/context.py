@@ -1,16 +1,15 @@
 """What the projections and the attention of one step need to know; filled once per step, read in every layer."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 
 from agentrt.cache.plane import Plane, Stretch
-from agentrt.cache.slots import Run, Runs, length
-from agentrt.cache.view import Column, View
+from agentrt.cache.slots import Runs, length
 from agentrt.model.adapters import AdapterSet
-from agentrt.step import Pass, Step
+from agentrt.model.pieces import Piece, overlaid_pieces, pieces_of
+from agentrt.step import Pass
 
 
 class Rows(NamedTuple):
@@ -37,16 +36,11 @@ class ColumnWrite(NamedTuple):
     targets: Mapping[str, tuple[Target, ...]]
 
 
-class Piece(NamedTuple):
-    """Consecutive positions from `position`, contiguous in every plane they are read from."""
-
-    position: int
-    keys: Stretch
-    column: Stretch | None
-
-
 class Reader(NamedTuple):
-    """One pass as attention sees it: its rows, the position of the first, and what it reads."""
+    """One pass as attention sees it: its rows, the position of the first, and what it reads.
+
+    `overlaid` is read instead of `pieces` in the layers it names; `places` are the rows' positions where they skip.
+    """
 
     start: int
     end: int
@@ -54,6 +48,8 @@ class Reader(NamedTuple):
     path: str
     pieces: tuple[Piece, ...]
     factored: bool
+    overlaid: Mapping[int, tuple[Piece, ...]]
+    places: torch.Tensor | None
 
 
 class StepContext:
@@ -63,15 +59,17 @@ class StepContext:
     all_rows: list[Rows]
     value_rows: list[Rows]
     kv_writes: list[Target]
+    layer_writes: dict[int, list[Target]]
+    """K/V rows for planes that cover some layers only."""
     column_writes: list[ColumnWrite]
     readers: list[Reader]
 
-    def fill(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
+    def fill(self, passes: Sequence[Pass], planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
         self.adapters = adapters
         self.all_rows, self.value_rows = [], []
-        self.kv_writes, self.column_writes, self.readers = [], [], []
+        self.kv_writes, self.layer_writes, self.column_writes, self.readers = [], {}, [], []
         start = 0
-        for each in step.passes:
+        for each in passes:
             end = start + len(each)
             if each.path:
                 rows = Rows(start, end, each.path)
@@ -79,9 +77,12 @@ class StepContext:
                 if each.value == "full":
                     self.value_rows.append(rows)
             self._add_writes(each, start, planes)
-            pieces = tuple(_pieces(each.view, planes, each.start if len(each) > 1 else 0))
+            first = each.start if len(each) > 1 else 0
+            pieces = tuple(pieces_of(each.view, planes, first))
             factored = any(piece.column is not None for piece in pieces)
-            self.readers.append(Reader(start, end, each.start, each.path, pieces, factored))
+            overlaid = overlaid_pieces(each.view, planes, first) if each.view.overlays else {}
+            places = None if each.kept is None else each.kept.positions.to(planes[each.view.plane].device)
+            self.readers.append(Reader(start, end, each.start, each.path, pieces, factored, overlaid, places))
             start = end
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
@@ -93,7 +94,10 @@ class StepContext:
         for write in each.writes:
             plane = planes[write.plane]
             low = start + write.first_row
-            if plane.spec.column is None:
+            if plane.spec.only is not None:
+                for layer in plane.spec.only:
+                    self.layer_writes.setdefault(layer, []).extend(_targets(low, plane, write.runs))
+            elif plane.spec.column is None:
                 self.kv_writes.extend(_targets(low, plane, write.runs))
             else:
                 key = (low, low + length(write.runs))
@@ -125,36 +129,3 @@ def _targets(row: int, plane: Plane, runs: Runs) -> list[Target]:
         targets.append(Target(row, row + run.size, plane.locate(run)))
         row += run.size
     return targets
-
-
-def _pieces(view: View, planes: Mapping[str, Plane], first: int) -> list[Piece]:
-    """Cut the view where its K/V runs or its column's runs end, so that each piece is a slice everywhere.
-
-    Also at the pass's `first` position: what lies before is visible to all its rows and needs no mask.
-    """
-    keys = _placed(0, view.runs)
-    column = _column(view.column)
-    edges = sorted({first, *(edge for start, end, _ in (*keys, *column) for edge in (start, end))})
-    pieces = []
-    for low, high in itertools.pairwise(edges):
-        stretches = []
-        for plane, placed in ((view.plane, keys), (view.column.plane if view.column else "", column)):
-            hit = next(((start, slot) for start, end, slot in placed if start <= low < end), None)
-            run = None if hit is None else Run(hit[1] + low - hit[0], high - low)
-            stretches.append(None if run is None else planes[plane].locate(run))
-        assert stretches[0] is not None
-        pieces.append(Piece(low, stretches[0], stretches[1]))
-    return pieces
-
-
-def _column(column: Column | None) -> list[tuple[int, int, int]]:
-    return [] if column is None else _placed(column.start, column.runs)
-
-
-def _placed(position: int, runs: Runs) -> list[tuple[int, int, int]]:
-    """(first position, end position, first slot) of each run."""
-    placed = []
-    for run in runs:
-        placed.append((position, position + run.size, run.slot))
-        position += run.size
-    return placed

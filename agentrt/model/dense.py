@@ -21,7 +21,7 @@ from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME as ENGINE_ATTENTION
 from agentrt.model.backbone import Backbone
 from agentrt.model.lowrank import Site
-from agentrt.step import Pass, Step
+from agentrt.step import Pass
 
 NAME: Final = "agentrt-dense"
 
@@ -59,11 +59,10 @@ def dense_logits(backbone: Backbone, adapters: AdapterSet, rows: Sequence[Rows],
     """fp32 logits [len(wanted), vocab] of the rows `wanted`, counted over all `rows` in order."""
     episode = _Episode(adapters, rows)
     passes = tuple(Pass(each.path, each.token_ids, each.start, View(KV, ()), (), "base") for each in rows)
-    ids = [token for each in rows for token in each.token_ids]
     places = [position for each in rows for position in range(each.start, each.end)]
     with backbone._lock, _dense_attention(backbone, episode):
-        backbone._context.fill(Step(passes), {}, adapters)
-        hidden = backbone._layers(ids, places, episode=episode)
+        backbone._context.fill(passes, {}, adapters)
+        hidden = backbone._layers(backbone._embed(passes), places, episode=episode)
         logits: torch.Tensor = backbone._head(backbone._stack.norm(hidden[list(wanted)]))
     return logits.float()
 

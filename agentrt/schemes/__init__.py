@@ -5,10 +5,14 @@ from typing import Final
 from agentrt.schemes.base import Scheme, SharingSession
 from agentrt.schemes.base_lr_shared import BaseLRShared
 from agentrt.schemes.base_shared import BaseShared
+from agentrt.schemes.cacheblend import CacheBlend
+from agentrt.schemes.droidspeak import DroidSpeak
+from agentrt.schemes.droidspeak_scattered import DroidSpeakScattered
 from agentrt.schemes.full_shared import FullShared
 from agentrt.schemes.non_shared import NonShared
 from agentrt.schemes.pre_lr_shared import PreLRShared
 from agentrt.schemes.rebase_shared import ReBaseShared
+from agentrt.schemes.relay_caching import RelayCaching
 
 SCHEMES: Final[dict[str, type[Scheme]]] = {
     "non_shared": NonShared,
@@ -17,6 +21,10 @@ SCHEMES: Final[dict[str, type[Scheme]]] = {
     "base_lr_shared": BaseLRShared,
     "pre_lr_shared": PreLRShared,
     "rebase_shared": ReBaseShared,
+    "droidspeak": DroidSpeak,
+    "droidspeak_scattered": DroidSpeakScattered,
+    "cacheblend": CacheBlend,
+    "relay_caching": RelayCaching,
 }
 
 __all__ = ["SCHEMES", "Scheme", "SharingSession"]

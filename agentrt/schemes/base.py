@@ -86,7 +86,7 @@ class SharingSession(ABC):
         self._before = {name: tape.end for name, tape in self._tapes.items()}
         last = len(self._trajectory) + max_new_tokens - 1  # the last sampled token is fed by the next turn
         try:
-            reserve(self._store, [(tape, last) for tape in self._turn_tapes()])
+            reserve(self._store, self._wishes(last))
         except BaseException:
             self.abort()
             raise
@@ -144,6 +144,10 @@ class SharingSession(ABC):
     @abstractmethod
     def _empty(self, trajectory: Trajectory) -> Self:
         """A session of the same scheme without tapes."""
+
+    def _wishes(self, last: int) -> list[tuple[Tape, int]]:
+        """What a turn that may reach position `last` reserves: tapes, and up to where."""
+        return [(tape, last) for tape in self._turn_tapes()]
 
     @abstractmethod
     def _turn_tapes(self) -> list[Tape]:

@@ -122,7 +122,8 @@ class RelayCaching(Selective):
         attn = self.model.stack.layers[layer].self_attn
         weights = self.model.weights(q[-tail:], torch.cat([keys[:start], k]), positions[-tail:], attn)
         influence = weights.sum((0, 1))[start:]
-        score = torch.maximum(deviation / (1.5 * deviation.mean()), influence / (1.45 * influence.mean()))
+        units = (1.5 * deviation.mean()).clamp_min(1e-12), (1.45 * influence.mean()).clamp_min(1e-12)
+        score = torch.maximum(deviation / units[0], influence / units[1])
         kept = set(range(n - tail, n))
         for row in sorted(range(n), key=lambda row: -score[row]):
             if len(kept) < int(self.ratio * n + 1e-9):

@@ -1,12 +1,17 @@
 """Reference of `lora_attention`: torch only, exact, and the path that CPUs run. The derivation is in README.md."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 
 SPLIT_KEYS = 512
 """From this many keys on, two halves read in parallel pay for putting them together."""
+
+
+HIDDEN = torch.iinfo(torch.int64).max
+"""The place of a key that no query sees."""
 
 
 class Block(NamedTuple):
@@ -20,6 +25,7 @@ class Block(NamedTuple):
     v: torch.Tensor  # [T, Hkv, d]
     lr: torch.Tensor | None = None  # [T, r]
     wide: torch.Tensor | None = None  # [T, d]: lr, then anything, NaN too; lets one fused attention call read lr
+    places: torch.Tensor | None = None  # [T] int64: the keys' positions where they are not consecutive, or HIDDEN
 
     @property
     def end(self) -> int:
@@ -35,6 +41,9 @@ class _Partial(NamedTuple):
     lse: torch.Tensor  # [Hkv, G, n'] fp32
 
 
+_Attend = Callable[[torch.Tensor, int, Block, float, int | None], _Partial]
+
+
 def lora_attention(
     q: torch.Tensor,
     q_start: int,
@@ -43,11 +52,13 @@ def lora_attention(
     *,
     scale: float,
     window: int | None = None,
+    q_places: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """softmax(q kᵀ scale)(v + lr up) of queries at consecutive positions from `q_start`, causal.
 
-    q [n, H, d]; `blocks` cover positions `[0, q_start + n)` in order; up [r, Hkv, d], scaling included, in any
-    float dtype; `window`: a query sees its own and the `window - 1` positions before it.
+    q [n, H, d]; `blocks` cover positions `[0, q_start + n)`; up [r, Hkv, d], scaling included, in any float dtype;
+    `window`: a query sees its own and the `window - 1` positions before it. `q_places` [n] int64: the queries'
+    positions, none below `q_start`, where they are not consecutive.
     Returns [n, H, d] in q's dtype. Nothing the size of the keys is allocated when n * H < Hkv * d and the dtype
     is a half one.
     """
@@ -58,10 +69,12 @@ def lora_attention(
     if up is not None and n * heads >= kv_heads * d:
         blocks = _expand(blocks, up.to(q.dtype))
     fused = q.device.type == "cpu" and all(map(_fusable, blocks))
-    if n == 1 and len(blocks) == 1 and fused:
+    if n == 1 and len(blocks) == 1 and fused and blocks[0].places is None and q_places is None:
         return _decode(q, blocks[0], up, scale)
     grouped = q.view(n, kv_heads, heads // kv_heads, d).permute(1, 2, 0, 3)  # [Hkv, G, n, d]
     attend = _attend_fused if fused else _attend_plain
+    if q_places is not None or any(block.places is not None for block in blocks):
+        attend = partial(_attend_placed, attend, q_places)
     out, out_lr = _merge([attend(grouped, q_start, block, scale, window) for block in blocks], n)
     if out_lr is not None and up is not None:
         flat = out_lr.reshape(kv_heads, -1, out_lr.shape[-1]).to(up.dtype)
@@ -85,7 +98,7 @@ def _expand(blocks: Sequence[Block], up: torch.Tensor) -> list[Block]:
         v = block.v
         if block.lr is not None:
             v = torch.addmm(v.flatten(1), block.lr.to(flat.dtype), flat).view(v.shape)
-        expanded.append(Block(block.start, block.k, v))
+        expanded.append(Block(block.start, block.k, v, places=block.places))
     return expanded
 
 
@@ -94,7 +107,7 @@ def _visible(blocks: Sequence[Block], q_start: int, window: int) -> list[Block]:
     first = q_start - window + 1
     kept = []
     for block in blocks:
-        drop = max(0, first - block.start)
+        drop = max(0, first - block.start) if block.places is None else 0
         if drop < len(block.k):
             rows = (part if part is None else part[drop:] for part in block[1:])
             kept.append(Block(block.start + drop, *rows) if drop else block)  # type: ignore[arg-type]
@@ -151,10 +164,41 @@ def _attend_fused(q: torch.Tensor, q_start: int, block: Block, scale: float, win
     return _Partial(first_row, out, flash(block.wide)[0][..., : block.lr.shape[1]], lse)
 
 
-def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None) -> _Partial:
-    """Matrix products and one softmax in fp32, on any device."""
+def _attend_placed(
+    attend: _Attend,
+    q_places: torch.Tensor | None,
+    q: torch.Tensor,
+    q_start: int,
+    block: Block,
+    scale: float,
+    window: int | None,
+) -> _Partial:
+    """Keys or queries that skip positions: who sees what follows from positions, whatever their order."""
+    if q_places is None and block.places is None:
+        return attend(q, q_start, block, scale, window)
+    assert block.lr is None, "such blocks hold values in full"
     kv_heads, group, n, d = q.shape
-    first_row, mask = _mask(q_start, n, block, window, torch.float32)
+    rows = torch.arange(q_start, q_start + n, device=q.device) if q_places is None else q_places
+    keys = torch.arange(block.start, block.end, device=q.device) if block.places is None else block.places
+    hidden = keys > rows[:, None]
+    if window is not None:
+        hidden |= keys <= rows[:, None] - window
+    penalty = -3e4 if q.dtype == torch.float16 else -1e30
+    mask = torch.zeros(hidden.shape, dtype=q.dtype, device=q.device).masked_fill_(hidden, penalty)
+    if q.device.type != "cpu":
+        return _attend_plain(q, q_start, block, scale, window, mask)
+    k, v = (x.transpose(0, 1)[:, None].expand(kv_heads, group, -1, d) for x in (block.k, block.v))
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out, lse = flash(q, k, v, 0.0, False, attn_mask=mask, scale=scale)
+    return _Partial(0, out.view(q.shape), None, lse.reshape(kv_heads, group, n))
+
+
+def _attend_plain(
+    q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None, mask: torch.Tensor | None = None
+) -> _Partial:
+    """Matrix products and one softmax in fp32, on any device. A `mask` [n, T] is the caller's own."""
+    kv_heads, group, n, d = q.shape
+    first_row, mask = _mask(q_start, n, block, window, torch.float32) if mask is None else (0, mask)
     rows = q[:, :, first_row:].reshape(kv_heads, -1, d)
     scores = ((rows.float() * scale) @ block.k.permute(1, 2, 0).float()).view(kv_heads, group, n - first_row, -1)
     if mask is not None:

@@ -1,0 +1,79 @@
+"""The rows of a step whose passes have plans: which run, layer by layer, as they enter, are stored, thinned and leave."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from agentrt.cache.plane import Plane
+from agentrt.step import Pass, RowPlan, States, Step
+
+PLAIN = RowPlan()
+"""In at the embeddings, out at the end."""
+
+Thin = Callable[[Pass, torch.Tensor], None]
+"""thin(pass, rows [n, D]): let the pass's selection choose among the inputs of its layer."""
+
+
+class PackedRows:
+    """`passes` are those whose rows run now, by their place in the step; `hidden` [rows, D] belongs to them in order."""
+
+    def __init__(self, step: Step, planes: Mapping[str, Plane], embed: Callable[[Pass], torch.Tensor], thin: Thin):
+        self._step = step
+        self._planes = planes
+        self._embed = embed
+        self._thin = thin
+        self.passes: dict[int, Pass] = {}
+        self.hidden: torch.Tensor
+
+    def edges(self, num_layers: int) -> list[int]:
+        """Layers before which something may change, 0 and the end included."""
+        found = {0, num_layers}
+        for plan in (each.plan for each in self._step.passes if each.plan is not None):
+            found |= {plan.first, plan.stop or num_layers}
+            found |= {self._layer(plan.store)} if plan.store is not None else set()
+            found |= {plan.select.layer} if plan.select is not None else set()
+        return sorted(found)
+
+    def turn_over(self, layer: int) -> bool:
+        """What happens before `layer`; True where other rows run from there on.
+
+        In the order of the passes, so that one may enter from what another has just stored.
+        """
+        before = self.passes
+        sizes = [len(each) for each in before.values()]
+        rows = dict(zip(before, self.hidden.split(sizes), strict=True)) if before else {}
+        self.passes, changed = {}, False
+        for index, each in enumerate(self._step.passes):
+            plan = each.plan or PLAIN
+            if plan.first == layer and index not in before:
+                rows[index] = self._embed(each) if plan.source is None else self._read(plan.source)
+                changed = True
+            elif index not in before:
+                continue
+            if plan.store is not None and self._layer(plan.store) == layer:
+                self._write(plan.store, rows[index])
+            if plan.select is not None and plan.select.layer == layer:
+                self._thin(each, rows[index])
+                rows[index] = rows[index][plan.select.kept.positions.to(rows[index].device) - each.start]
+                each, changed = each.thinned(), True
+            else:
+                each = before.get(index, each)
+            if plan.stop == layer or not len(each):
+                changed = True
+            else:
+                self.passes[index] = each
+        if changed and self.passes:
+            self.hidden = torch.cat([rows[index] for index in self.passes])
+        return changed
+
+    def _layer(self, states: States) -> int:
+        return self._planes[states.plane].spec.layers[0]
+
+    def _read(self, states: States) -> torch.Tensor:
+        layer, plane = self._layer(states), self._planes[states.plane]
+        return torch.cat([plane.locate(run).read("x", layer) for run in states.runs])
+
+    def _write(self, states: States, rows: torch.Tensor) -> None:
+        layer, plane = self._layer(states), self._planes[states.plane]
+        for run, part in zip(states.runs, rows.split([run.size for run in states.runs]), strict=True):
+            plane.locate(run).read("x", layer).copy_(part)
