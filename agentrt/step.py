@@ -91,7 +91,7 @@ class RowPlan:
         return replace(self, source=source[0], store=store[0]), replace(self, source=source[1], store=store[1])
 
     def layer_rows(self, rows: int) -> int:
-        """Rows that enter a layer, summed over the layers, of a pass of `rows` rows that leaves."""
+        """`rows` rows, counted once for each layer they enter; the plan has a `stop`."""
         assert self.stop is not None
         if self.select is None:
             return rows * (self.stop - self.first)
@@ -137,6 +137,12 @@ class Pass:
     def repairs(self) -> bool:
         """Computes tokens again, in some layers; another pass gives the logits."""
         return self.plan is not None and self.plan.stop is not None
+
+    @property
+    def num_layer_rows(self) -> int:
+        """Rows that enter a layer, summed over the layers, of one that repairs."""
+        assert self.plan is not None
+        return self.plan.layer_rows(len(self))
 
     @property
     def num_read(self) -> int:

@@ -63,7 +63,7 @@ class TurnWork:
     _known: int = 0
     _read_rows: int = 0
     rows: int = 0
-    """Rows run for this turn, whatever the path."""
+    """Tokens run for this turn, whatever the path."""
     _quiet: float = 0.0
     _first: float = 0.0
 
@@ -83,7 +83,7 @@ class TurnWork:
         self._known = trajectory.num_processed
         self._context = len(trajectory) - self._known
         self.passes.extend(sharing.begin(self.adapter, self.sampling.max_new_tokens))
-        self._read_rows = sum(len(each) for each in self.passes if each.path == self.adapter)
+        self._read_rows = sum(each.num_read for each in self.passes if each.path == self.adapter)
         self.admitted = True
 
     def settle(self, logits: torch.Tensor, store: CacheStore) -> None:

@@ -44,6 +44,10 @@ SCHEMES = (
     "rebase_shared:fused,pivot=action",
     "rebase_shared:lp,pivot=plan,adapted_tail=3",
     "rebase_shared:lp,lp_at=handover",
+    "droidspeak:layers=1-2",
+    "droidspeak_scattered:layers=0+2",
+    "cacheblend",
+    "relay_caching:layers=1-3",
 )
 
 
@@ -51,7 +55,7 @@ class Bench:
     """A tiny backbone with random adapters for the agents of `react`."""
 
     def __init__(self, folder: Path, family: TinyFamily = "llama") -> None:
-        self.backbone = Backbone(tiny_model(family, layers=2))
+        self.backbone = Backbone(tiny_model(family, layers=4))
         self.config = TraceConfig.load("react")
         self.folder = folder
         self.adapters = self.make("r=4", "own")
@@ -84,7 +88,8 @@ def test_rows_and_bytes_equal_the_formulas(bench: Bench, scheme: str) -> None:
     finally:
         contestant.close()
     books = expected(chosen, trace, bench.backbone.layout(bench.adapters))
-    assert books == Expected(run.prefill_rows, run.neutral_rows, run.decode_rows, run.kv_bytes_peak)
+    rows = (run.prefill_rows, run.neutral_rows, run.decode_rows)
+    assert books == Expected(*rows, run.kv_bytes_peak, run.repaired_layer_rows)
     assert run[4:] == again[4:]
     assert len(contestant.token_ids) == trace.num_tokens + 1
     assert 0 < run.ttft_s <= run.submit_to_first_token_s <= run.total_s
