@@ -13,7 +13,8 @@ class Places:
     def __init__(self, start: int, end: int, count: int) -> None:
         assert 0 <= count <= end - start
         self.start, self.end, self.count = start, end, count
-        self._positions = torch.arange(start, start + count) if count in (0, end - start) else None
+        known = count in (0, end - start)
+        self._positions = torch.arange(start, start + count, dtype=torch.int32) if known else None
 
     def __len__(self) -> int:
         return self.count
@@ -24,14 +25,14 @@ class Places:
 
     @property
     def positions(self) -> torch.Tensor:
-        """int64 [count] on the CPU, ascending."""
+        """int32 [count] on the CPU, ascending."""
         assert self._positions is not None, "read before they were chosen"
         return self._positions
 
     def settle(self, positions: torch.Tensor) -> None:
         """These were chosen."""
         assert len(positions) == self.count
-        self._positions = positions.cpu()
+        self._positions = positions.to("cpu", torch.int32)
 
     def before(self, end: int) -> "Places":
         """Those below `end`. Unless they all are, they must be known."""

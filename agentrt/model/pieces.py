@@ -78,7 +78,7 @@ def overlaid_pieces(view: View, planes: Mapping[str, Plane], first: int) -> dict
 
 def _not_replaced(view: View, planes: Mapping[str, Plane], own: torch.Tensor, first: int) -> Iterator[Piece]:
     plane = planes[view.plane]
-    places = torch.arange(len(view))
+    places = torch.arange(len(view), dtype=torch.int32)
     places[own] = HIDDEN
     edges = (own.diff() > 1).nonzero().flatten() + 1
     starts = own[torch.cat([edges.new_zeros(1), edges])].tolist()

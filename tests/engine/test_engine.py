@@ -29,7 +29,13 @@ VARIANTS = [
     "rebase_shared:auto",
     "rebase_shared:auto,adapted_tail=3,pivot=plan",
     "rebase_shared:lp,lp_at=handover",
+    "droidspeak:layers=1-2",
+    "droidspeak_scattered:layers=0+2",
+    "cacheblend",
+    "relay_caching:layers=0-2",
 ]
+SELECTIVE = ("droidspeak:layers=1-2", "droidspeak_scattered:layers=0+2", "cacheblend", "relay_caching:layers=0-2")
+
 READS_ALL = ("non_shared", "base_shared")
 
 pytestmark = pytest.mark.parametrize("scheme", VARIANTS)
@@ -75,10 +81,10 @@ def test_usage_counts_what_was_read_and_what_was_read_again(open_engine, scheme)
     session.turn("plan", [1] * 10, Sampling(max_new_tokens=4)).result  # noqa: B018
     usage = session.turn("action", [2] * 5, Sampling(max_new_tokens=3)).result.usage
     assert usage.context_tokens == 6  # five new ones and plan's last
-    again = dict.fromkeys(READS_ALL, 13) | dict.fromkeys(["rebase_shared:lp", "rebase_shared:db"], 6 + 2)
+    again = dict.fromkeys(READS_ALL + SELECTIVE, 13) | dict.fromkeys(["rebase_shared:lp", "rebase_shared:db"], 6 + 2)
     if not scheme.startswith("rebase_shared") or scheme in again:
         assert usage.recomputed_tokens == again.get(scheme, 0)
-    assert usage.reused_tokens == (0 if scheme in READS_ALL else 13)
+    assert usage.reused_tokens == (0 if scheme in READS_ALL + SELECTIVE else 13)
     assert usage.generated_tokens == 3
     assert 0 < usage.ttft_s <= usage.submit_to_first_token_s
     assert usage.kv_bytes > 0
@@ -224,7 +230,7 @@ def test_sampling_is_reproducible_and_seeded(open_engine, scheme):
 
 def test_key_adapters_are_refused_where_keys_would_be_shared_unadapted(open_engine, scheme):
     targets = ("q_proj", "k_proj", "v_proj", "o_proj")
-    if scheme in ("non_shared", "full_shared"):
+    if scheme in ("non_shared", "full_shared", *SELECTIVE):
         session = play(open_engine(scheme, targets=targets), random_turns(1))
         assert torch.isfinite(torch.tensor(session.kv_bytes))
     else:

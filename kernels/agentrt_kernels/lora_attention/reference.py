@@ -10,7 +10,7 @@ SPLIT_KEYS = 512
 """From this many keys on, two halves read in parallel pay for putting them together."""
 
 
-HIDDEN = torch.iinfo(torch.int64).max
+HIDDEN = torch.iinfo(torch.int32).max
 """The place of a key that no query sees."""
 
 
@@ -25,7 +25,7 @@ class Block(NamedTuple):
     v: torch.Tensor  # [T, Hkv, d]
     lr: torch.Tensor | None = None  # [T, r]
     wide: torch.Tensor | None = None  # [T, d]: lr, then anything, NaN too; lets one fused attention call read lr
-    places: torch.Tensor | None = None  # [T] int64: the keys' positions where they are not consecutive, or HIDDEN
+    places: torch.Tensor | None = None  # [T] int32: the keys' positions where they are not consecutive, or HIDDEN
 
     @property
     def end(self) -> int:
@@ -57,7 +57,7 @@ def lora_attention(
     """softmax(q kᵀ scale)(v + lr up) of queries at consecutive positions from `q_start`, causal.
 
     q [n, H, d]; `blocks` cover positions `[0, q_start + n)`; up [r, Hkv, d], scaling included, in any float dtype;
-    `window`: a query sees its own and the `window - 1` positions before it. `q_places` [n] int64: the queries'
+    `window`: a query sees its own and the `window - 1` positions before it. `q_places` [n] int32: the queries'
     positions, none below `q_start`, where they are not consecutive.
     Returns [n, H, d] in q's dtype. Nothing the size of the keys is allocated when n * H < Hkv * d and the dtype
     is a half one.
@@ -178,8 +178,12 @@ def _attend_placed(
         return attend(q, q_start, block, scale, window)
     assert block.lr is None, "such blocks hold values in full"
     kv_heads, group, n, d = q.shape
-    rows = torch.arange(q_start, q_start + n, device=q.device) if q_places is None else q_places
-    keys = torch.arange(block.start, block.end, device=q.device) if block.places is None else block.places
+
+    def consecutive(start: int, end: int) -> torch.Tensor:
+        return torch.arange(start, end, dtype=torch.int32, device=q.device)
+
+    rows = consecutive(q_start, q_start + n) if q_places is None else q_places
+    keys = consecutive(block.start, block.end) if block.places is None else block.places
     hidden = keys > rows[:, None]
     if window is not None:
         hidden |= keys <= rows[:, None] - window
