@@ -6,8 +6,8 @@ import torch
 class Places:
     """`count` of the positions `[start, end)`, in order.
 
-    All of them, or none, are known at once. Some are chosen by the pass that computes their rows, which says so with `settle`;
-    how many slots that takes is known before.
+    All of them, or none, are known at once. Some are chosen by the pass that computes their rows, which says so with
+    `settle`; how many slots that takes is known before.
     """
 
     def __init__(self, start: int, end: int, count: int) -> None:

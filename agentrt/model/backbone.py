@@ -119,9 +119,7 @@ class Backbone:
             hidden = self._layers(self._embed(step.passes), _positions(step.passes), step=self._context)
             return self._logits(step.passes, hidden)
 
-    def _run_planned(
-        self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet
-    ) -> list[torch.Tensor | None]:
+    def _run_planned(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
         """A step whose rows change between layers; between two changes it is as any other."""
 
         def thin(each: Pass, hidden: torch.Tensor) -> None:

@@ -27,7 +27,7 @@ class Chooser(NamedTuple):
         scale: float,
         window: int | None,
     ) -> None:
-        """Score the rows by queries [n, H, d], keys and values [n, Hkv, d], and settle the best, the first of equals."""
+        """Score rows by queries [n, H, d], keys and values [n, Hkv, d], and settle the best, of equals the first."""
         assert layer == self.select.layer
         held = {part: _read(self.select.view, self.planes, part, layer) for part in ("k", "v")}
         rows = torch.arange(self.positions.start, self.positions.stop, device=queries.device)

@@ -100,7 +100,8 @@ def attend(
     for start, each in zip(starts, episode.rows, strict=True):
         end = start + len(each.token_ids)
         written[:, start:end] += _term(episode, each.path, layer, inputs[start:end], base.shape[0])
-    at = LayerRows(layer, *(rows.transpose(0, 1) for rows in (queries, keys, written)), scaling, sliding_window)
+    q, k, v = (rows.transpose(0, 1) for rows in (queries, keys, written))
+    at = LayerRows(layer, q, k, v, scaling, sliding_window)
     outs = []
     for start, each in zip(starts, episode.rows, strict=True):
         source = torch.tensor(each.sources[: each.end], device=query.device)

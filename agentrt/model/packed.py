@@ -1,4 +1,4 @@
-"""The rows of a step whose passes have plans: which run, layer by layer, as they enter, are stored, thinned and leave."""
+"""The rows of a step whose passes have plans, layer by layer: as they enter, are stored, thinned and leave."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,9 +15,11 @@ Thin = Callable[[Pass, torch.Tensor], None]
 
 
 class PackedRows:
-    """`passes` are those whose rows run now, by their place in the step; `hidden` [rows, D] belongs to them in order."""
+    """`passes`: those whose rows run now, by their place in the step. `hidden` [rows, D] belongs to them in order."""
 
-    def __init__(self, step: Step, planes: Mapping[str, Plane], embed: Callable[[Pass], torch.Tensor], thin: Thin):
+    def __init__(
+        self, step: Step, planes: Mapping[str, Plane], embed: Callable[[Pass], torch.Tensor], thin: Thin
+    ) -> None:
         self._step = step
         self._planes = planes
         self._embed = embed
@@ -41,30 +43,29 @@ class PackedRows:
         """
         before = self.passes
         sizes = [len(each) for each in before.values()]
-        rows = dict(zip(before, self.hidden.split(sizes), strict=True)) if before else {}
-        self.passes, changed = {}, False
+        rows = dict(zip(before, torch.split(self.hidden, sizes), strict=True)) if before else {}
+        self.passes = {}
         for index, each in enumerate(self._step.passes):
             plan = each.plan or PLAIN
             if plan.first == layer and index not in before:
                 rows[index] = self._embed(each) if plan.source is None else self._read(plan.source)
-                changed = True
-            elif index not in before:
-                continue
-            if plan.store is not None and self._layer(plan.store) == layer:
-                self._write(plan.store, rows[index])
-            if plan.select is not None and plan.select.layer == layer:
-                self._thin(each, rows[index])
-                rows[index] = rows[index][plan.select.kept.positions.to(rows[index].device) - each.start]
-                each, changed = each.thinned(), True
-            else:
-                each = before.get(index, each)
-            if plan.stop == layer or not len(each):
-                changed = True
-            else:
-                self.passes[index] = each
+            if index in rows:
+                now, rows[index] = self._pass_by(layer, before.get(index, each), plan, rows[index])
+                if len(now) and plan.stop != layer:
+                    self.passes[index] = now
+        changed = self.passes != before
         if changed and self.passes:
             self.hidden = torch.cat([rows[index] for index in self.passes])
         return changed
+
+    def _pass_by(self, layer: int, each: Pass, plan: RowPlan, rows: torch.Tensor) -> tuple[Pass, torch.Tensor]:
+        """Store and thin the rows of one pass where its plan says so."""
+        if plan.store is not None and self._layer(plan.store) == layer:
+            self._write(plan.store, rows)
+        if plan.select is None or plan.select.layer != layer:
+            return each, rows
+        self._thin(each, rows)
+        return each.thinned(), rows[plan.select.kept.positions.to(rows.device) - each.start]
 
     def _layer(self, states: States) -> int:
         return self._planes[states.plane].spec.layers[0]
@@ -75,5 +76,5 @@ class PackedRows:
 
     def _write(self, states: States, rows: torch.Tensor) -> None:
         layer, plane = self._layer(states), self._planes[states.plane]
-        for run, part in zip(states.runs, rows.split([run.size for run in states.runs]), strict=True):
+        for run, part in zip(states.runs, torch.split(rows, [run.size for run in states.runs]), strict=True):
             plane.locate(run).read("x", layer).copy_(part)

@@ -1,4 +1,4 @@
-"""cacheblend: two layers are computed again for all that others wrote, the rest for the tokens whose values changed most."""
+"""cacheblend: two layers again for all that others wrote, the other layers for the tokens that changed most there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -63,20 +63,18 @@ def share_of(ratio: float, count: int) -> int:
 
 
 def _listed(scheme: str, layers: Layers) -> tuple[int, ...]:
-    if isinstance(layers, (str, int)) and not isinstance(layers, bool):
-        found: set[int] = set()
-        for word in str(layers).split("+"):
-            first, dash, last = word.strip().partition("-")
-            if not first.isdigit() or (dash and not last.isdigit()):
-                names = ", ".join(NAMED)
-                raise SchemeError(
-                    f"{scheme}: unknown layer set {layers!r}; write {names}, a range such as 4-9, or a list such as 0+4-6"
-                )
-            found.update(range(int(first), int(last or first) + 1))
-        return tuple(sorted(found))
-    if not all(isinstance(layer, int) for layer in layers):
-        raise SchemeError(f"{scheme}: layers {layers!r} is no list of numbers")
-    return tuple(sorted(set(layers)))
+    if not isinstance(layers, (str, int)):
+        if not all(isinstance(layer, int) for layer in layers):
+            raise SchemeError(f"{scheme}: layers {layers!r} is no list of numbers")
+        return tuple(sorted(set(layers)))
+    found: set[int] = set()
+    for word in str(layers).split("+"):
+        first, dash, last = word.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            known = f"write {', '.join(NAMED)}, a range such as 4-9, or a list such as 0+4-6"
+            raise SchemeError(f"{scheme}: unknown layer set {layers!r}; {known}")
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))
 
 
 def _spell(layers: Layers) -> str:

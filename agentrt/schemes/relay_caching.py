@@ -1,4 +1,4 @@
-"""relay_caching: in the middle layers, tokens whose values deviate or that the latest tokens attend to are rectified."""
+"""relay_caching: in middle layers, tokens whose values deviate, or that the latest attend to, are computed again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,9 +61,8 @@ class RelayCaching(Selective):
             return None
         detect = layers[:2][-1] if self.detect == "auto" else int(self.detect)
         if detect not in layers:
-            raise SchemeError(
-                f"relay_caching: detect is {detect}; the repaired layers are {layers[0]}-{layers[-1]}, choose one of them"
-            )
+            known = f"{layers[0]}-{layers[-1]}"
+            raise SchemeError(f"relay_caching: detect is {detect}; the repaired layers are {known}, choose one of them")
         return Stages(layers[0], detect, layers[-1])
 
     def plan(self, layout: Layout) -> Plan:
@@ -101,15 +100,13 @@ class RelayCachingSession(ChoosingSession):
     def _repairs(self, repair: Repair, before: View, after: View) -> list[Pass]:
         assert self._stages is not None
         detect, stop = self._stages.detect, self._stages.end + 1
-        return self._choose(
-            repair, before, after, layer=detect, stop=stop, score=deviation_or_influence, written=FULL
-        )
+        return self._choose(repair, before, after, layer=detect, stop=stop, score=deviation_or_influence, written=FULL)
 
 
 def deviation_or_influence(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, reused: Reused) -> torch.Tensor:
     """How far a row's values turn away from the reused ones, or how much attention the tail pays it, each as a multiple
     of the paper's threshold; the larger counts. The tail itself comes first."""
-    n, heads, d = q.shape
+    n, d = len(q), q.shape[2]
     start, tail = len(reused.keys) - n, min(TAIL, n)
     deviation = 1 - F.cosine_similarity(v.flatten(1).float(), reused.values[start:].flatten(1).float())
     keys = torch.cat([reused.keys[:start], k]).float()  # [T, Hkv, d]

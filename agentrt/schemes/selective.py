@@ -19,7 +19,6 @@ from agentrt.schemes.base import Scheme, SharingSession
 from agentrt.step import Pass, RowPlan, Score, Select, States, Write
 from agentrt.trajectory import Trajectory
 
-
 KEPT: Final = "kept"
 """The plane of chosen rows."""
 
@@ -67,8 +66,8 @@ class Repair(NamedTuple):
 class SelectiveSession(SharingSession):
     """Tapes: "shared"; one per agent and plane of repaired rows, compact, in the order of positions; "states".
 
-        shared        [ whoever processed the token ......... | new ]
-        plane/agent   [ rows of T_j .. s that it computed again ]
+    shared        [ whoever processed the token ......... | new ]
+    plane/agent   [ rows of T_j .. s that it computed again ]
     """
 
     def __init__(self, repaired: Mapping[str, tuple[int, ...]], store: CacheStore, trajectory: Trajectory) -> None:

@@ -110,7 +110,7 @@ class DenseModel:
 
         Causal by position, within the layer's window.
         """
-        n, heads, d = q.shape
+        heads, d = q.shape[1:]
         keys = keys.repeat_interleave(heads // keys.shape[1], 1)
         scores = torch.einsum("nhd,thd->hnt", q, keys) * d**-0.5
         window = getattr(attn, "sliding_window", None)

@@ -1,4 +1,4 @@
-"""Definitions of the schemes that repair a shared cache: one layer at a time, full tensors, tokens chosen by sorting."""
+"""Definitions of the schemes that repair a shared cache: layer by layer, full tensors, tokens chosen by sorting."""
 
 import torch
 
@@ -35,7 +35,7 @@ class Selective(FullShared):
         own.update({int(at): rows for at, *rows in zip(positions, k, v, strict=True)})
 
     def run(self, agent, layer, hidden, positions, *, own):
-        """One layer over rows at `positions`, attending to the merged cache; with `own` their K and V are kept first."""
+        """One layer over rows at `positions`, which attend to the merged cache; with `own` K and V are kept first."""
         q, k, v0, x = self.model.project(agent, layer, hidden, positions)
         if own:
             self.keep(agent, layer, positions, k, self.full_values(agent, layer, v0, x))

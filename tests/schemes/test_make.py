@@ -58,7 +58,7 @@ def test_what_only_the_adapters_can_tell_is_refused_when_they_are_known(tmp_path
     for scheme, message in {
         "droidspeak:layers=1-3": "droidspeak: layers 1-3 has layer 3, but the model's layers are 0-2",
         "droidspeak_scattered:layers=0+7": "layers 0.7 has layer 7, but the model's layers are 0-2",
-        "droidspeak:layers=0+2": r"layers 0\+2 have gaps; write one range, e.g. layers=0-2, or use droidspeak_scattered",
+        "droidspeak:layers=0+2": r"layers 0\+2 have gaps; write one range, e.g. layers=0-2, or use droidspeak_sc",
         "relay_caching:layers=1-2,detect=0": "detect is 0; the repaired layers are 1-2, choose one of them",
     }.items():
         with pytest.raises(SchemeError, match=message):

@@ -93,7 +93,7 @@ def test_six_layers_with_key_adapters_and_a_window(deep, scheme, chunk):
 
 
 def test_a_chosen_token_sees_all_before_it_and_none_after(tmp_path):
-    """The mask of queries that skip tokens: with all later tokens changed, a chosen token's rows stay what they were."""
+    """The mask of queries that skip tokens: when later tokens change, the rows of a chosen one stay what they were."""
     model, folders = make(tmp_path, "llama")
     kept = []
     for last in (5, 150):

@@ -1,4 +1,4 @@
-"""What the selective schemes must compute again, as definitions and as closed formulas; written from SCHEMES, no engine."""
+"""What the selective schemes must compute again: their definitions and closed formulas, no engine."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

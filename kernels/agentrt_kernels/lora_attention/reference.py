@@ -1,7 +1,6 @@
 """Reference of `lora_attention`: torch only, exact, and the path that CPUs run. The derivation is in README.md."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -41,9 +40,6 @@ class _Partial(NamedTuple):
     lse: torch.Tensor  # [Hkv, G, n'] fp32
 
 
-_Attend = Callable[[torch.Tensor, int, Block, float, int | None], _Partial]
-
-
 def lora_attention(
     q: torch.Tensor,
     q_start: int,
@@ -73,9 +69,13 @@ def lora_attention(
         return _decode(q, blocks[0], up, scale)
     grouped = q.view(n, kv_heads, heads // kv_heads, d).permute(1, 2, 0, 3)  # [Hkv, G, n, d]
     attend = _attend_fused if fused else _attend_plain
-    if q_places is not None or any(block.places is not None for block in blocks):
-        attend = partial(_attend_placed, attend, q_places)
-    out, out_lr = _merge([attend(grouped, q_start, block, scale, window) for block in blocks], n)
+    partials = [
+        attend(grouped, q_start, block, scale, window)
+        if q_places is None and block.places is None
+        else _attend_placed(grouped, q_start, q_places, block, scale, window)
+        for block in blocks
+    ]
+    out, out_lr = _merge(partials, n)
     if out_lr is not None and up is not None:
         flat = out_lr.reshape(kv_heads, -1, out_lr.shape[-1]).to(up.dtype)
         out = out + (flat @ up.transpose(0, 1)).view(out.shape)  # B once per query, not once per key
@@ -165,17 +165,14 @@ def _attend_fused(q: torch.Tensor, q_start: int, block: Block, scale: float, win
 
 
 def _attend_placed(
-    attend: _Attend,
-    q_places: torch.Tensor | None,
     q: torch.Tensor,
     q_start: int,
+    q_places: torch.Tensor | None,
     block: Block,
     scale: float,
     window: int | None,
 ) -> _Partial:
     """Keys or queries that skip positions: who sees what follows from positions, whatever their order."""
-    if q_places is None and block.places is None:
-        return attend(q, q_start, block, scale, window)
     assert block.lr is None, "such blocks hold values in full"
     kv_heads, group, n, d = q.shape
 
