@@ -1,7 +1,7 @@
 """One plane: tensors over some layers, in segments that never move; runs are read and written as slices."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -44,23 +44,34 @@ class PlaneSpec:
         return self.num_layers * sum(prod(part.shape) * part.dtype.itemsize for part in self.parts)
 
 
-class Stretch(NamedTuple):
-    """Slots of one run, located: rows `[start, end)` of a segment's tensors."""
+class Stretch:
+    """Slots of one run, located: rows `[start, end)` of a segment's tensors.
 
-    segment: Mapping[str, Mapping[int, torch.Tensor]]
-    start: int
-    end: int
+    A step reads the same rows in every layer, so all layers' views are made at once, when the first is asked for.
+    """
+
+    def __init__(
+        self, segment: dict[str, torch.Tensor], start: int, end: int, only: tuple[int, ...] | None = None
+    ) -> None:
+        self._segment, self._start, self._end, self._only = segment, start, end, only
+        self._views: dict[str, tuple[torch.Tensor, ...]] = {}
+        self._wide: dict[str, tuple[torch.Tensor, ...]] = {}
 
     def read(self, part: str, layer: int) -> torch.Tensor:
         """The rows, [end - start, *shape]: a view, never a copy; writing to it writes the plane."""
-        return self.segment[part][layer][self.start : self.end]
+        views = self._views.get(part)
+        if views is None:
+            views = self._views[part] = self._segment[part][:, self._start : self._end].unbind(0)
+        return views[layer if self._only is None else self._only.index(layer)]
 
     def read_wide(self, part: str, layer: int, width: int) -> torch.Tensor:
         """[end - start, width]: each row's own elements, then whatever follows them in memory (to be ignored)."""
-        rows = self.segment[part][layer]
-        stride = rows.stride(0)
-        offset = rows.storage_offset() + self.start * stride
-        return rows.as_strided((self.end - self.start, width), (stride, 1), offset)
+        wide = self._wide.get(part)
+        if wide is None:
+            rows = self._segment[part][:, self._start : self._end]
+            stretched = rows.as_strided((*rows.shape[:2], width), rows.stride())
+            wide = self._wide[part] = stretched.unbind(0)
+        return wide[layer]
 
 
 class Plane:
@@ -76,7 +87,7 @@ class Plane:
         self.device = device
         self._poison = poison
         self._starts: list[int] = []
-        self._segments: list[dict[str, dict[int, torch.Tensor]]] = []  # per segment: part -> layer -> [slots, *shape]
+        self._segments: list[dict[str, torch.Tensor]] = []  # per segment: part -> [layers, slots, *shape]
 
     @property
     def held_bytes(self) -> int:
@@ -86,7 +97,7 @@ class Plane:
         """Where the run lies; the same for every layer, so it is looked up once per step."""
         index = bisect_right(self._starts, run.slot) - 1
         start = run.slot - self._starts[index]
-        return Stretch(self._segments[index], start, start + run.size)
+        return Stretch(self._segments[index], start, start + run.size, self.spec.only)
 
     def materialise(self) -> None:
         """Allocate the tensors of segments the pool has added since."""
@@ -103,13 +114,11 @@ class Plane:
                     for layer in self.spec.layers:
                         self.locate(run).read(part.name, layer).fill_(float("nan"))
 
-    def _tensor(self, part: Part, slots: int) -> dict[int, torch.Tensor]:
+    def _tensor(self, part: Part, slots: int) -> torch.Tensor:
         layers = self.spec.num_layers
         if part.wide_read:
             width = prod(part.shape)
             flat = torch.empty(slots * layers * width + part.wide_read, dtype=part.dtype, device=self.device)
             flat[slots * layers * width :] = 0
-            rows = flat[: slots * layers * width].view(slots, layers, width).unbind(1)
-        else:
-            rows = torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self.device).unbind(0)
-        return dict(zip(self.spec.layers, rows, strict=True))
+            return flat[: slots * layers * width].view(slots, layers, width).transpose(0, 1)
+        return torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self.device)

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import torch
 
+from agentrt.cache.places import Places
 from agentrt.cache.plane import Plane, Stretch
 from agentrt.cache.slots import Runs, length
+from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.pieces import Piece, overlaid_pieces, pieces_of
 from agentrt.step import Pass
@@ -35,6 +37,15 @@ class ColumnWrite(NamedTuple):
     end: int
     targets: Mapping[str, tuple[Target, ...]]
 
+    def extended(self, end: int, targets: Mapping[str, tuple[Target, ...]]) -> "ColumnWrite":
+        """With the rows that follow, up to `end`, of the same adapters."""
+        shift = self.end - self.start
+        moved = {
+            name: tuple(Target(low + shift, high + shift, stretch) for low, high, stretch in parts)
+            for name, parts in targets.items()
+        }
+        return ColumnWrite(self.start, end, {name: (*self.targets[name], *moved[name]) for name in moved})
+
 
 class Reader(NamedTuple):
     """One pass as attention sees it: its rows, the position of the first, and what it reads.
@@ -52,6 +63,35 @@ class Reader(NamedTuple):
     places: torch.Tensor | None
 
 
+class _Span(NamedTuple):
+    """Rows that read as one: consecutive positions of one path over one view."""
+
+    start: int
+    end: int
+    position: int
+    path: str
+    view: View
+    kept: Places | None
+
+    def continued_by(self, other: Pass) -> bool:
+        return (
+            self.kept is None
+            and other.kept is None
+            and other.path == self.path
+            and other.start == self.position + self.end - self.start
+            and other.view.truncate(len(self.view)) == self.view
+        )
+
+    def reader(self, planes: Mapping[str, Plane]) -> Reader:
+        rows = self.end - self.start
+        first = self.position if rows > 1 else 0
+        pieces = tuple(pieces_of(self.view, planes, first))
+        factored = any(piece.column is not None for piece in pieces)
+        overlaid = overlaid_pieces(self.view, planes, first) if self.view.overlays else {}
+        places = None if self.kept is None else self.kept.positions.to(planes[self.view.plane].device)
+        return Reader(self.start, self.end, self.position, self.path, pieces, factored, overlaid, places)
+
+
 class StepContext:
     """Owned by a backbone and handed to its projections at construction; `fill` prepares it for one step."""
 
@@ -65,25 +105,25 @@ class StepContext:
     readers: list[Reader]
 
     def fill(self, passes: Sequence[Pass], planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
+        """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
         self.adapters = adapters
         self.all_rows, self.value_rows = [], []
-        self.kv_writes, self.layer_writes, self.column_writes, self.readers = [], {}, [], []
+        self.kv_writes, self.layer_writes, self.column_writes = [], {}, []
+        spans: list[_Span] = []
         start = 0
         for each in passes:
             end = start + len(each)
             if each.path:
-                rows = Rows(start, end, each.path)
-                self.all_rows.append(rows)
+                _add_rows(self.all_rows, Rows(start, end, each.path))
                 if each.value == "full":
-                    self.value_rows.append(rows)
+                    _add_rows(self.value_rows, Rows(start, end, each.path))
             self._add_writes(each, start, planes)
-            first = each.start if len(each) > 1 else 0
-            pieces = tuple(pieces_of(each.view, planes, first))
-            factored = any(piece.column is not None for piece in pieces)
-            overlaid = overlaid_pieces(each.view, planes, first) if each.view.overlays else {}
-            places = None if each.kept is None else each.kept.positions.to(planes[each.view.plane].device)
-            self.readers.append(Reader(start, end, each.start, each.path, pieces, factored, overlaid, places))
+            if spans and spans[-1].continued_by(each):
+                spans[-1] = spans[-1]._replace(end=end, view=each.view)
+            else:
+                spans.append(_Span(start, end, each.start, each.path, each.view, each.kept))
             start = end
+        self.readers = [span.reader(planes) for span in spans]
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
         """Rows whose path's low-rank term the projection adds."""
@@ -102,7 +142,18 @@ class StepContext:
             else:
                 key = (low, low + length(write.runs))
                 columns.setdefault(key, {})[plane.spec.column] = tuple(_targets(0, plane, write.runs))
-        self.column_writes.extend(ColumnWrite(low, high, targets) for (low, high), targets in columns.items())
+        for (low, high), targets in columns.items():
+            last = self.column_writes[-1] if self.column_writes else None
+            if last is not None and last.end == low and last.targets.keys() == targets.keys():
+                self.column_writes[-1] = last.extended(high, targets)
+            else:
+                self.column_writes.append(ColumnWrite(low, high, targets))
+
+
+def _add_rows(groups: list[Rows], rows: Rows) -> None:
+    if groups and (groups[-1].end, groups[-1].path) == (rows.start, rows.path):
+        rows = groups.pop()._replace(end=rows.end)
+    groups.append(rows)
 
 
 def write_columns(context: StepContext, layer: int, hidden: torch.Tensor) -> None:
