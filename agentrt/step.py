@@ -74,9 +74,10 @@ class RowPlan:
         source          store         select                 stop
           |  first ... layer | ...  all rows | kept rows ... |
 
-    Rows enter layer `first` from `source` (None: embeddings), and with a `stop` leave before that layer. Such a pass
-    computes tokens again; K and V go only to planes that it writes, each in the layers that the plane covers.
-    `store` keeps what enters one layer; it may be the layer before which they leave.
+    Rows enter layer `first` from `source` (None: embeddings), and with a `stop` leave before that layer: such a pass
+    computes tokens again, and K and V go only to planes that it writes, each in the layers that the plane covers.
+    `store` keeps what enters one layer; it may be the layer `stop`. Otherwise nobody reads what comes out of the last
+    layer, of which the rows need K and V only.
     """
 
     first: int = 0
@@ -89,6 +90,11 @@ class RowPlan:
         """The plans of the first `rows` rows and of the rest."""
         source, store = (each.split(rows) if each else (None, None) for each in (self.source, self.store))
         return replace(self, source=source[0], store=store[0]), replace(self, source=source[1], store=store[1])
+
+    @property
+    def last(self) -> int | None:
+        """The layer that rows enter for K and V only, if there is one."""
+        return None if self.stop is None or self.store is not None else self.stop - 1
 
     def layer_rows(self, rows: int) -> int:
         """`rows` rows, counted once for each layer they enter; the plan has a `stop`."""

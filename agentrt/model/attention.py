@@ -29,8 +29,8 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """query [1, H, rows, d], key and value [1, Hkv, rows, d] of a packed step; returns [1, rows, H, d].
 
-    Every row is written before any row attends. Causality follows from positions; no mask is needed. A `chooser` sees
-    the rows once they are written; then nobody attends.
+    Every row is written before any row attends. Causality follows from positions; no mask is needed. With a
+    `chooser` nobody attends: once the rows are written, it chooses among them if that is due.
     """
     assert not any(extra.get(name) is not None for name in _UNSUPPORTED), "refused when the backbone was loaded"
     layer = int(module.layer_idx)  # type: ignore[arg-type]

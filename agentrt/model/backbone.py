@@ -123,20 +123,22 @@ class Backbone:
     def _run_planned(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
         """A step whose rows change between layers; between two changes it is as any other."""
 
-        def thin(each: Pass, hidden: torch.Tensor) -> None:
-            assert each.plan is not None
-            assert each.plan.select is not None
+        def project(each: Pass, layer: int, hidden: torch.Tensor) -> None:
+            nonlocal filled
+            filled = []
             self._context.fill([each], planes, adapters)
-            chooser = Chooser(each.plan.select, range(each.start, each.end), planes)
-            self._project(each.plan.select.layer, hidden, _positions([each]), step=self._context, chooser=chooser)
+            self._project(layer, hidden, _positions([each]), step=self._context, chooser=Chooser(each, planes))
 
-        rows = PackedRows(step, planes, lambda each: self._embed([each]), thin)
+        filled: list[Pass] = []
+        rows = PackedRows(step, planes, lambda each: self._embed([each]), project)
         for first, stop in itertools.pairwise(rows.edges(self.num_layers)):
-            if rows.turn_over(first):
-                self._context.fill(list(rows.passes.values()), planes, adapters)
-                positions = _positions(rows.passes.values())
-            if rows.passes:
-                rows.hidden = self._layers(rows.hidden, positions, first, stop, step=self._context)
+            rows.turn_over(first)
+            now = list(rows.passes.values())
+            if now and now != filled:
+                self._context.fill(now, planes, adapters)
+                filled = now
+            if now:
+                rows.hidden = self._layers(rows.hidden, _positions(now), first, stop, step=self._context)
         rows.turn_over(self.num_layers)
         if not rows.passes:
             return [None] * len(step.passes)

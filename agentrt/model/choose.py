@@ -8,14 +8,13 @@ import torch
 from agentrt.cache.plane import Plane
 from agentrt.cache.slots import Run
 from agentrt.cache.view import View
-from agentrt.step import Reused, Select
+from agentrt.step import Pass, Reused
 
 
 class Chooser(NamedTuple):
-    """`positions` of the rows that are offered, consecutive."""
+    """For a pass before a layer: settles its selection, if it has one there that has not chosen."""
 
-    select: Select
-    positions: range
+    run: Pass
     planes: Mapping[str, Plane]
 
     def choose(
@@ -28,14 +27,17 @@ class Chooser(NamedTuple):
         window: int | None,
     ) -> None:
         """Score rows by queries [n, H, d], keys and values [n, Hkv, d], and settle the best, of equals the first."""
-        assert layer == self.select.layer
-        held = {part: _read(self.select.view, self.planes, part, layer) for part in ("k", "v")}
-        rows = torch.arange(self.positions.start, self.positions.stop, device=queries.device)
+        select = None if self.run.plan is None else self.run.plan.select
+        if select is None or self.run.kept is not None:
+            return
+        assert layer == select.layer
+        held = {part: _read(select.view, self.planes, part, layer) for part in ("k", "v")}
+        rows = torch.arange(self.run.start, self.run.end, device=queries.device)
         behind = rows[:, None] - torch.arange(len(held["k"]), device=queries.device)
-        visible = (behind >= 0) & (behind < (window or self.positions.stop))
-        scores = self.select.score(queries, keys, values, Reused(held["k"], held["v"], visible, scale))
-        best = scores.sort(descending=True, stable=True).indices[: len(self.select.kept)]
-        self.select.kept.settle(rows[best.sort().values])
+        visible = (behind >= 0) & (behind < (window or self.run.end))
+        scores = select.score(queries, keys, values, Reused(held["k"], held["v"], visible, scale))
+        best = scores.sort(descending=True, stable=True).indices[: len(select.kept)]
+        select.kept.settle(rows[best.sort().values])
 
 
 def _read(view: View, planes: Mapping[str, Plane], part: str, layer: int) -> torch.Tensor:

@@ -10,20 +10,20 @@ from agentrt.step import Pass, RowPlan, States, Step
 PLAIN = RowPlan()
 """In at the embeddings, out at the end."""
 
-Thin = Callable[[Pass, torch.Tensor], None]
-"""thin(pass, rows [n, D]): let the pass's selection choose among the inputs of its layer."""
+Project = Callable[[Pass, int, torch.Tensor], None]
+"""project(pass, layer, rows [n, D]): write K and V of its rows; if its selection is due, let it choose among them."""
 
 
 class PackedRows:
     """`passes`: those whose rows run now, by their place in the step. `hidden` [rows, D] belongs to them in order."""
 
     def __init__(
-        self, step: Step, planes: Mapping[str, Plane], embed: Callable[[Pass], torch.Tensor], thin: Thin
+        self, step: Step, planes: Mapping[str, Plane], embed: Callable[[Pass], torch.Tensor], project: Project
     ) -> None:
         self._step = step
         self._planes = planes
         self._embed = embed
-        self._thin = thin
+        self._project = project
         self.passes: dict[int, Pass] = {}
         self.hidden: torch.Tensor
 
@@ -31,13 +31,14 @@ class PackedRows:
         """Layers before which something may change, 0 and the end included."""
         found = {0, num_layers}
         for plan in (each.plan for each in self._step.passes if each.plan is not None):
-            found |= {plan.first, plan.stop or num_layers}
+            found |= {plan.first, num_layers if plan.stop is None else plan.stop}
+            found |= {plan.last} if plan.last is not None else set()
             found |= {self._layer(plan.store)} if plan.store is not None else set()
             found |= {plan.select.layer} if plan.select is not None else set()
         return sorted(found)
 
-    def turn_over(self, layer: int) -> bool:
-        """What happens before `layer`; True where other rows run from there on.
+    def turn_over(self, layer: int) -> None:
+        """What happens before `layer`.
 
         In the order of the passes, so that one may enter from what another has just stored.
         """
@@ -51,12 +52,12 @@ class PackedRows:
                 rows[index] = self._embed(each) if plan.source is None else self._read(plan.source)
             if index in rows:
                 now, rows[index] = self._pass_by(layer, before.get(index, each), plan, rows[index])
-                if len(now) and plan.stop != layer:
+                if len(now) and layer not in (plan.last, plan.stop):
                     self.passes[index] = now
-        changed = self.passes != before
-        if changed and self.passes:
+                elif len(now) and layer == plan.last:
+                    self._project(now, layer, rows[index])
+        if self.passes and self.passes != before:
             self.hidden = torch.cat([rows[index] for index in self.passes])
-        return changed
 
     def _pass_by(self, layer: int, each: Pass, plan: RowPlan, rows: torch.Tensor) -> tuple[Pass, torch.Tensor]:
         """Store and thin the rows of one pass where its plan says so."""
@@ -64,7 +65,7 @@ class PackedRows:
             self._write(plan.store, rows)
         if plan.select is None or plan.select.layer != layer:
             return each, rows
-        self._thin(each, rows)
+        self._project(each, layer, rows)
         return each.thinned(), rows[plan.select.kept.positions.to(rows.device) - each.start]
 
     def _layer(self, states: States) -> int:

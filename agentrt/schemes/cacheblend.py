@@ -10,8 +10,9 @@ from agentrt.cache.layout import Layout
 from agentrt.cache.store import CacheStore
 from agentrt.cache.view import View
 from agentrt.errors import SchemeError
+from agentrt.schemes.choosing import KEPT, ChoosingSession
 from agentrt.schemes.layer_sets import check_ratio, share_of
-from agentrt.schemes.selective import KEPT, ChoosingSession, Plan, Repair, Selective
+from agentrt.schemes.selective import PlaneLayers, Repair, Selective
 from agentrt.step import Pass, Reused
 from agentrt.trajectory import Trajectory
 
@@ -34,15 +35,15 @@ class CacheBlend(Selective):
     def __post_init__(self) -> None:
         check_ratio(self.name, self.ratio)
 
-    def plan(self, layout: Layout) -> Plan:
+    def plane_layers(self, layout: Layout) -> PlaneLayers:
         if layout.num_layers <= CHECK_LAYER:
             raise SchemeError(f"cacheblend: tokens are chosen at layer {CHECK_LAYER}, and the model has no such layer")
         rest = tuple(range(CHECK_LAYER + 1, layout.num_layers))
         checked = {CHECKED: tuple(range(CHECK_LAYER + 1))}
-        return Plan({**checked, KEPT: rest}, CHECK_LAYER) if rest else Plan(checked, None)
+        return PlaneLayers({**checked, KEPT: rest}, CHECK_LAYER) if rest else PlaneLayers(checked, None)
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "CacheBlendSession":
-        return CacheBlendSession(self.ratio, layout.num_layers, self.plan(layout).repaired, store, trajectory)
+        return CacheBlendSession(self.ratio, layout.num_layers, self.plane_layers(layout).repaired, store, trajectory)
 
 
 class CacheBlendSession(ChoosingSession):

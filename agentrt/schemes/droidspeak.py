@@ -9,7 +9,7 @@ from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape
 from agentrt.cache.view import View
 from agentrt.schemes.layer_sets import Layers, check_layers, neighbours, resolve_layers
-from agentrt.schemes.selective import Plan, Repair, Selective, SelectiveSession
+from agentrt.schemes.selective import PlaneLayers, Repair, Selective, SelectiveSession
 from agentrt.step import Pass, RowPlan, States
 from agentrt.trajectory import Trajectory
 
@@ -38,12 +38,12 @@ class DroidSpeak(Selective):
         """The layers whose K and V are replaced."""
         return neighbours(self.name, resolve_layers(self.name, self.layers, layout.num_layers))
 
-    def plan(self, layout: Layout) -> Plan:
+    def plane_layers(self, layout: Layout) -> PlaneLayers:
         layers = self.layer_set(layout)
-        return Plan({REPAIRED: layers}, layers[0]) if layers else Plan({}, None)
+        return PlaneLayers({REPAIRED: layers}, layers[0]) if layers else PlaneLayers({}, None)
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "DroidSpeakSession":
-        return DroidSpeakSession(self.plan(layout).repaired, store, trajectory)
+        return DroidSpeakSession(self.plane_layers(layout).repaired, store, trajectory)
 
 
 class DroidSpeakSession(SelectiveSession):

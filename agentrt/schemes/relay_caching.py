@@ -11,8 +11,9 @@ from agentrt.cache.layout import Layout
 from agentrt.cache.store import CacheStore
 from agentrt.cache.view import View
 from agentrt.errors import SchemeError
+from agentrt.schemes.choosing import KEPT, ChoosingSession
 from agentrt.schemes.layer_sets import Layers, check_layers, check_ratio, neighbours, resolve_layers, share_of
-from agentrt.schemes.selective import KEPT, ChoosingSession, Plan, Repair, Selective
+from agentrt.schemes.selective import PlaneLayers, Repair, Selective
 from agentrt.step import Pass, Reused
 from agentrt.trajectory import Trajectory
 
@@ -65,16 +66,18 @@ class RelayCaching(Selective):
             raise SchemeError(f"relay_caching: detect is {detect}; the repaired layers are {known}, choose one of them")
         return Stages(layers[0], detect, layers[-1])
 
-    def plan(self, layout: Layout) -> Plan:
+    def plane_layers(self, layout: Layout) -> PlaneLayers:
         stages = self.stages(layout)
         if stages is None:
-            return Plan({}, None)
+            return PlaneLayers({}, None)
         kept = {KEPT: tuple(range(stages.detect, stages.end + 1))}
         full = {FULL: tuple(range(stages.start, stages.detect))} if stages.start < stages.detect else {}
-        return Plan({**full, **kept}, stages.detect or None)
+        return PlaneLayers({**full, **kept}, stages.detect or None)
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "RelayCachingSession":
-        return RelayCachingSession(self.ratio, self.stages(layout), self.plan(layout).repaired, store, trajectory)
+        return RelayCachingSession(
+            self.ratio, self.stages(layout), self.plane_layers(layout).repaired, store, trajectory
+        )
 
 
 class RelayCachingSession(ChoosingSession):

@@ -6,27 +6,24 @@ acted, `U = [T_j, s)`, through its own path; the rows it computes stand in for t
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Final, NamedTuple, Self
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
 
-from agentrt.cache.layout import KV, STATES, Layout
+from agentrt.cache.layout import KV, Layout
 from agentrt.cache.places import Places
 from agentrt.cache.plane import PlaneSpec
 from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape
 from agentrt.cache.view import Overlay, View
 from agentrt.schemes.base import Scheme, SharingSession
-from agentrt.step import Pass, RowPlan, Score, Select, States, Write
+from agentrt.step import Pass, RowPlan, Write
 from agentrt.trajectory import Trajectory
 
-KEPT: Final = "kept"
-"""The plane of chosen rows."""
 
+class PlaneLayers(NamedTuple):
+    """A scheme's options worked out for one model: the layers that its planes cover; those without do not exist.
 
-class Plan(NamedTuple):
-    """A scheme's options worked out for one model: where rows computed again are kept, and which layer's input is.
-
-    `repaired`: layers by plane; planes without layers do not exist. `states`: the layer whose input is stored.
+    `repaired`: by plane, where rows computed again are kept. `states`: the layer whose input is stored.
     """
 
     repaired: Mapping[str, tuple[int, ...]]
@@ -42,16 +39,16 @@ class Selective(Scheme):
     adapters: ClassVar[str] = "on q, k, v, o, gate, up, down"
 
     @abstractmethod
-    def plan(self, layout: Layout) -> Plan:
+    def plane_layers(self, layout: Layout) -> PlaneLayers:
         """Raises SchemeError for layers that the model does not have."""
 
     def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:
-        plan = self.plan(layout)
-        states = () if plan.states is None else (layout.states_spec(plan.states),)
-        return (layout.kv_spec(), *(layout.kv_spec(name, only) for name, only in plan.repaired.items()), *states)
+        repaired, states_at = self.plane_layers(layout)
+        states = () if states_at is None else (layout.states_spec(states_at),)
+        return (layout.kv_spec(), *(layout.kv_spec(name, only) for name, only in repaired.items()), *states)
 
     def check(self, layout: Layout) -> None:
-        self.plan(layout)
+        self.plane_layers(layout)
 
 
 class Repair(NamedTuple):
@@ -171,50 +168,3 @@ class SelectiveSession(SharingSession):
 
     def _name(self, plane: str) -> str:
         return f"{plane}/{self._speaker}"
-
-
-class ChoosingSession(SelectiveSession):
-    """One whose repair is thinned. Up to the layer that chooses rows may come in chunks: there their inputs are stored
-    while the turn reads, and one pass enters with all of them, so that the choice does not depend on the chunks."""
-
-    def feed(self) -> list[Pass]:
-        self._forget_states()
-        return super().feed()
-
-    def end(self) -> tuple[Pass, ...]:
-        self._forget_states()
-        return tuple(super().end())
-
-    def _wishes(self, last: int) -> list[tuple[Tape, int]]:
-        wishes = super()._wishes(last)
-        if self._repair is not None and STATES in self._store.planes:
-            wishes.append((self._tape(STATES, STATES, self._repair.start), self._repair.end))
-        return wishes
-
-    def _choose(
-        self, repair: Repair, before: View, after: View, *, layer: int, stop: int, score: Score, written: str = ""
-    ) -> list[Pass]:
-        """The passes up to `layer` and from there on: rows are chosen for KEPT by `score`, and leave before `stop`.
-
-        Until then all of them write the plane `written`, if it exists.
-        """
-        ids, writes = self._ids(repair.start, repair.end), self._written(repair, written)
-        all_rows = replace(after, overlays=tuple(each for each in after.overlays if each.plane != KEPT))
-        kept = repair.places.get(KEPT)
-        if kept is None or not len(kept):  # nobody goes on
-            stop = max(layer, *(each + 1 for each in self._planes.get(written, ())))
-            return [Pass(repair.agent, ids, repair.start, all_rows, writes, "full", plan=RowPlan(stop=stop))]
-        states = States(STATES, self._tapes[STATES].extend(repair.end)) if layer else None
-        select = Select(layer, score, before, kept, self._written(repair, KEPT))
-        plan = RowPlan(first=layer, stop=stop, source=states, select=select)
-        chosen = Pass(repair.agent, ids, repair.start, after, writes, "full", plan=plan)
-        if not layer:
-            return [chosen]
-        return [
-            Pass(repair.agent, ids, repair.start, all_rows, writes, "full", plan=RowPlan(stop=layer, store=states)),
-            chosen,
-        ]
-
-    def _forget_states(self) -> None:
-        if STATES in self._tapes:
-            self._tapes.pop(STATES).close()
