@@ -177,7 +177,8 @@ def _decode(q: torch.Tensor, blocks: Sequence[Block], up: torch.Tensor | None, s
             term = torch.stack([terms[index] for index in ranked]).mul(weights[ranked]).sum(0)
     if up is not None and term is not None:
         out = torch.bmm(term.to(up.dtype), up.transpose(0, 1)).add_(out)
-    return out.to(q.dtype).view(q.shape)
+    answer: torch.Tensor = out.to(q.dtype).view(q.shape)
+    return answer
 
 
 def _read_block(
