@@ -52,16 +52,19 @@ def _read(
 ) -> torch.Tensor:
     head_dim = queries.shape[2]
     blocks = []
-    for position, keys, column, places in reader.overlaid.get(layer, reader.pieces):
+    for piece in reader.overlaid.get(layer, reader.pieces):
+        position, keys, column, _ = piece
         k, v = keys.read("k", layer), keys.read("v", layer)
-        if column is None:
-            blocks.append(Block(position, k, v, places=places))
+        if reader.masks is not None:
+            blocks.append(Block(position, k, v, mask=reader.masks.of(piece, window, k)))
+        elif column is None:
+            blocks.append(Block(position, k, v))
         else:
             lr, wide = column.read("lr", layer), column.read_wide("lr", layer, head_dim)
             blocks.append(Block(position, k, v, lr, wide))
     up = step.adapters.value_up(reader.path, layer, k.shape[1]) if reader.factored else None
     rows = queries if reader.end - reader.start == len(queries) else queries[reader.start : reader.end]
-    return lora_attention(rows, reader.position, blocks, up, scale=scaling, window=window, q_places=reader.places)
+    return lora_attention(rows, reader.position, blocks, up, scale=scaling, window=window)
 
 
 def register() -> None:

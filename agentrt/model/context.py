@@ -10,6 +10,7 @@ from agentrt.cache.plane import Plane, Stretch
 from agentrt.cache.slots import Runs, length
 from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
+from agentrt.model.masks import Masks
 from agentrt.model.pieces import Piece, overlaid_pieces, pieces_of
 from agentrt.step import Pass
 
@@ -50,7 +51,7 @@ class ColumnWrite(NamedTuple):
 class Reader(NamedTuple):
     """One pass as attention sees it: its rows, the position of the first, and what it reads.
 
-    `overlaid` is read instead of `pieces` in the layers it names; `places` are the rows' positions where they skip.
+    `overlaid` is read instead of `pieces` in the layers it names; `masks` are needed where keys or rows skip positions.
     """
 
     start: int
@@ -60,7 +61,7 @@ class Reader(NamedTuple):
     pieces: tuple[Piece, ...]
     factored: bool
     overlaid: Mapping[int, tuple[Piece, ...]]
-    places: torch.Tensor | None
+    masks: Masks | None
 
 
 class _Span(NamedTuple):
@@ -87,9 +88,12 @@ class _Span(NamedTuple):
         first = self.position if rows > 1 else 0
         pieces = tuple(pieces_of(self.view, planes, first))
         factored = any(piece.column is not None for piece in pieces)
-        overlaid = overlaid_pieces(self.view, planes, first) if self.view.overlays else {}
-        places = None if self.kept is None else self.kept.positions.to(planes[self.view.plane].device)
-        return Reader(self.start, self.end, self.position, self.path, pieces, factored, overlaid, places)
+        if self.kept is None and not self.view.overlays:
+            return Reader(self.start, self.end, self.position, self.path, pieces, factored, {}, None)
+        device = planes[self.view.plane].device
+        places = torch.arange(self.position, self.position + rows) if self.kept is None else self.kept.positions
+        overlaid, masks = overlaid_pieces(self.view, planes, first), Masks(places.to(device, torch.int32))
+        return Reader(self.start, self.end, int(places[0]), self.path, pieces, factored, overlaid, masks)
 
 
 class StepContext:

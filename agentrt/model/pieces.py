@@ -9,7 +9,9 @@ import torch
 from agentrt.cache.plane import Plane, Stretch
 from agentrt.cache.slots import Run, Runs
 from agentrt.cache.view import Column, Overlay, View
-from agentrt_kernels.lora_attention import HIDDEN
+
+HIDDEN: Final = torch.iinfo(torch.int32).max
+"""The place of a key that no row sees."""
 
 SKIP: Final = 64
 """Replaced rows in a row from which leaving them out pays for a further piece; fewer are read and hidden."""

@@ -13,7 +13,7 @@ from agentrt.cache.layout import KV, Layout
 from agentrt.cache.places import Places
 from agentrt.cache.plane import PlaneSpec
 from agentrt.cache.store import CacheStore
-from agentrt.cache.tape import Tape
+from agentrt.cache.tape import Tape, reserve
 from agentrt.cache.view import Overlay, View
 from agentrt.schemes.base import Scheme, SharingSession
 from agentrt.step import Pass, RowPlan, Write
@@ -123,8 +123,12 @@ class SelectiveSession(SharingSession):
     def _turn_tapes(self) -> list[Tape]:
         return [self._shared]
 
+    def _reserve(self, last: int) -> None:
+        reserve(self._store, self._wishes(last))
+
     def _wishes(self, last: int) -> list[tuple[Tape, int]]:
-        wishes = super()._wishes(last)
+        """Tapes and up to where a turn needs them that may reach position `last`."""
+        wishes = [(tape, last) for tape in self._turn_tapes()]
         if self._repair is not None:
             for plane, places in self._repair.places.items():
                 tape = self._overlay_tape(plane)

@@ -15,6 +15,7 @@ from agentrt.errors import SchemeError, UsageError
 from agentrt.evaluate.replay.adapters import RandomAdapters
 from agentrt.evaluate.replay.check import Check, Checker
 from agentrt.evaluate.replay.contestant import EngineContestant, Run
+from agentrt.evaluate.replay.declare import declare
 from agentrt.evaluate.replay.formulas import Expected, expected
 from agentrt.evaluate.replay.job import Entrant, LeftOut, compare, run_replay
 from agentrt.evaluate.replay.measure import Measured, measure
@@ -76,18 +77,19 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench(tmp_path_factory.mktemp("bench"))
 
 
+@pytest.mark.parametrize("ride_rows", [0, 2])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_rows_and_bytes_equal_the_formulas(bench: Bench, scheme: str) -> None:
+def test_rows_and_bytes_equal_the_formulas(bench: Bench, scheme: str, ride_rows: int) -> None:
     trace, chosen = bench.trace(20), make_scheme(scheme)
     contestant = EngineContestant(
-        scheme, chosen, bench.backbone, bench.adapters, max_tokens=trace.num_tokens, ride_rows=2
+        scheme, chosen, bench.backbone, bench.adapters, max_tokens=trace.num_tokens, ride_rows=ride_rows
     )
     try:
         run = contestant.play(trace, random_contexts(trace, 211, 0), 0.0)
         again = contestant.play(trace, random_contexts(trace, 211, 1), 0.0)
     finally:
         contestant.close()
-    books = expected(chosen, trace, bench.backbone.layout(bench.adapters))
+    books = expected(chosen, trace, bench.backbone.layout(bench.adapters), riding=ride_rows > 0)
     rows = (run.prefill_rows, run.neutral_rows, run.decode_rows)
     assert books == Expected(*rows, run.kv_bytes_peak, run.repaired_layer_rows)
     assert run[4:] == again[4:]
@@ -112,6 +114,13 @@ def test_the_check_knows_norms_windows_and_layers_without_rope(tmp_path: Path, f
     for scheme in ("non_shared", "base_shared", "rebase_shared:lp"):
         check = checker.check(make_scheme(scheme))
         assert check.ok, (scheme, check.reason)
+
+
+def test_a_selective_scheme_declares_its_layers_and_what_its_ratio_counts(bench: Bench) -> None:
+    declared = declare(make_scheme("relay_caching:layers=1-3"), bench.backbone, bench.adapters)
+    assert declared["repaired_layers"] == {"full": [1], "kept": [2, 3]}
+    assert "others wrote" in declared["ratio_counts"]
+    assert declare(make_scheme("full_shared"), bench.backbone, bench.adapters)["repaired_layers"] is None
 
 
 def test_base_lr_shared_passes_where_its_adapters_share_a(bench: Bench) -> None:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from agentrt_kernels.lora_attention import HIDDEN, Block, lora_attention
+from agentrt_kernels.lora_attention import Block, lora_attention, penalty
 
 
 def dense(q, q_start, k, v, lr, lr_start, up, scale, window):
@@ -104,26 +104,29 @@ def test_one_query_over_long_keys_of_three_heads_on_two_threads(total, dtype, ra
 @pytest.mark.parametrize("window", [None, 11])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("queries", [[57], [60, 61, 62, 63, 64], [3, 4, 9, 30, 31, 64]], ids=["one", "row", "skip"])
-def test_keys_and_queries_may_lie_at_any_positions(queries, dtype, window):
-    """Some rows lie in a block of their own in any order; where they are replaced, and behind the end, is poison."""
+def test_blocks_with_masks_hold_any_positions_and_may_hide_keys(queries, dtype, window):
+    """Some rows lie in a block of their own, in any order; poison stands where they would be."""
     generator = torch.Generator().manual_seed(len(queries))
     total, heads, kv_heads, d = 65, 6, 2, 8
     q = torch.randn(total, heads, d, generator=generator).to(dtype)
     k, v = (torch.randn(total, kv_heads, d, generator=generator).to(dtype) for _ in range(2))
-    at = torch.tensor(queries, dtype=torch.int32)
-    exact = dense(q, 0, k, v, None, 0, None, d**-0.5, window)[at]
-    moved = torch.randperm(40, generator=generator)[:17].int() + 5
-    places = torch.arange(50, dtype=torch.int32)
-    places[moved] = HIDDEN
-    poisoned = k[:50].clone()
-    poisoned[moved] = 1e4  # finite: hidden by a penalty, as rows that somebody else wrote
+    moved = torch.randperm(40, generator=generator)[:17] + 5
+    poisoned = k.clone()
+    poisoned[moved] = 1e4
+
+    def block(keys, rows, hidden=()):
+        behind = torch.tensor(queries)[:, None] - keys
+        unseen = (behind < 0) | (behind >= (window or total)) | torch.isin(keys, torch.tensor(hidden))
+        mask = torch.zeros(unseen.shape, dtype=dtype).masked_fill(unseen, penalty(dtype))
+        return Block(int(keys.min()), rows[keys], v[keys], mask=mask)
+
     blocks = [
-        Block(0, poisoned, v[:50], places=places),
-        Block(int(moved.min()), k[moved], v[moved], places=moved),
-        Block(50, k[50:], v[50:]),
+        block(torch.arange(50), poisoned, moved.tolist()),
+        block(moved, k),
+        block(torch.arange(50, total), k),
     ]
-    skips = None if len(queries) == 1 or queries == list(range(queries[0], queries[-1] + 1)) else at
-    out = lora_attention(q[at], queries[0], blocks, scale=d**-0.5, window=window, q_places=skips)
+    out = lora_attention(q[queries], queries[0], blocks, scale=d**-0.5, window=window)
+    exact = dense(q, 0, k, v, None, 0, None, d**-0.5, window)[queries]
     error = (out.double() - exact).abs().max() / exact.abs().max()
     assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
 

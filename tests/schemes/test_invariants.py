@@ -211,10 +211,13 @@ def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", [*SCHEMES, "rebase_shared:db"])
 def test_bytes_held_equal_the_formula(tmp_path, scheme):
-    """SCHEMES.md section 8, byte for byte, after every turn and inside one. For the selective schemes on three layers:
-    the middle one is the middle third."""
+    """SCHEMES.md section 8, byte for byte, after every turn and inside one.
+
+    A private tail costs memory only where the base path works beside it: afterwards, it takes the tail's place.
+    For the selective schemes the middle one of three layers is the middle third.
+    """
     model, folders = make(tmp_path, r=4, shared_a=scheme == "base_lr_shared")
     scheme = NAMED.get(scheme, scheme)
     rig = Rig(model, folders, scheme)
@@ -241,13 +244,14 @@ def test_bytes_held_equal_the_formula(tmp_path, scheme):
             "base_lr_shared": total * (kv + lr // 3),
             "pre_lr_shared": total * (kv + lr),
             "rebase_shared:lp": total * (kv + lr),
+            "rebase_shared:db": total * (kv + lr),
             "droidspeak": total * (kv + state) + sum(unread.values()) * layer_kv,
             "droidspeak_scattered": total * (kv + state) + sum(unread.values()) * layer_kv,
             "cacheblend": total * kv + (2 * sum(unread.values()) + sum(kept.values())) * layer_kv,
             "relay_caching": total * kv + kept_tail * layer_kv,
         }[scheme]
         assert rig.store.held_bytes == expected
-        private = (total - start) * kv if scheme == "rebase_shared:lp" else 0
+        private = (total - start) * kv if scheme == "rebase_shared:db" else 0
         private = new * state if scheme in ("cacheblend", "relay_caching") else private
         assert rig.store.peak_bytes == expected + private
 

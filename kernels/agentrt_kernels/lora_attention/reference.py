@@ -9,10 +9,6 @@ SPREAD_KEYS = 512
 """From this many keys on, work for every thread pays for reading the keys once a query head."""
 
 
-HIDDEN = torch.iinfo(torch.int32).max
-"""The place of a key that no query sees."""
-
-
 class Block(NamedTuple):
     """Cached rows of positions `[start, start + T)`: keys, base values, and the low-rank part of the values.
 
@@ -24,7 +20,7 @@ class Block(NamedTuple):
     v: torch.Tensor  # [T, Hkv, d]
     lr: torch.Tensor | None = None  # [T, r]
     wide: torch.Tensor | None = None  # [T, d]: lr, then anything, NaN too; lets one fused attention call read lr
-    places: torch.Tensor | None = None  # [T] int32: the keys' positions where they are not consecutive, or HIDDEN
+    mask: torch.Tensor | None = None  # [n or 1, T] added to scores, in q's dtype: who sees what, whatever the positions
 
     @property
     def end(self) -> int:
@@ -48,13 +44,12 @@ def lora_attention(
     *,
     scale: float,
     window: int | None = None,
-    q_places: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """softmax(q kᵀ scale)(v + lr up) of queries at consecutive positions from `q_start`, causal.
 
     q [n, H, d]; `blocks` cover positions `[0, q_start + n)`; up [r, Hkv, d], scaling included, in any float dtype;
-    `window`: a query sees its own and the `window - 1` positions before it. `q_places` [n] int32: the queries'
-    positions, none below `q_start`, where they are not consecutive.
+    `window`: a query sees its own and the `window - 1` positions before it. A block with a mask may hold any positions,
+    also of queries that skip some, and values in full.
     Returns [n, H, d] in q's dtype. Nothing the size of the keys is allocated when n * H < Hkv * d and the dtype
     is a half one.
     """
@@ -65,14 +60,12 @@ def lora_attention(
     if up is not None and n * heads >= kv_heads * d:
         blocks = _expand(blocks, up.to(q.dtype))
     fused = q.device.type == "cpu" and all(map(_fusable, blocks))
-    if n == 1 and len(blocks) == 1 and fused and blocks[0].places is None and q_places is None:
-        return _decode(q, blocks[0], up, scale)
+    if n == 1 and fused:
+        return _decode(q, blocks, up, scale)
     grouped = q.view(n, kv_heads, heads // kv_heads, d).permute(1, 2, 0, 3)  # [Hkv, G, n, d]
     attend = _attend_fused if fused else _attend_plain
     partials = [
-        attend(grouped, q_start, block, scale, window)
-        if q_places is None and block.places is None
-        else _attend_placed(grouped, q_start, q_places, block, scale, window)
+        attend(grouped, q_start, block, scale, window) if block.mask is None else _attend_masked(grouped, block, scale)
         for block in blocks
     ]
     out, out_lr = _merge(partials, n)
@@ -98,7 +91,7 @@ def _expand(blocks: Sequence[Block], up: torch.Tensor) -> list[Block]:
         v = block.v
         if block.lr is not None:
             v = torch.addmm(v.flatten(1), block.lr.to(flat.dtype), flat).view(v.shape)
-        expanded.append(Block(block.start, block.k, v, places=block.places))
+        expanded.append(Block(block.start, block.k, v, mask=block.mask))
     return expanded
 
 
@@ -107,7 +100,7 @@ def _visible(blocks: Sequence[Block], q_start: int, window: int) -> list[Block]:
     first = q_start - window + 1
     kept = []
     for block in blocks:
-        drop = max(0, first - block.start) if block.places is None else 0
+        drop = max(0, first - block.start) if block.mask is None else 0
         if drop < len(block.k):
             rows = (part if part is None else part[drop:] for part in block[1:])
             kept.append(Block(block.start + drop, *rows) if drop else block)  # type: ignore[arg-type]
@@ -127,7 +120,7 @@ def _mask(
     hidden = positions > rows
     if window is not None:
         hidden |= positions <= rows - window
-    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, _penalty(dtype))
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, penalty(dtype))
     return first_row, mask
 
 
@@ -161,41 +154,23 @@ def _attend_fused(q: torch.Tensor, q_start: int, block: Block, scale: float, win
     return _Partial(first_row, out, flash(block.wide)[0][..., : block.lr.shape[1]], lse)
 
 
-def _attend_placed(
-    q: torch.Tensor,
-    q_start: int,
-    q_places: torch.Tensor | None,
-    block: Block,
-    scale: float,
-    window: int | None,
-) -> _Partial:
-    """Keys or queries that skip positions: who sees what follows from positions, whatever their order."""
+def _attend_masked(q: torch.Tensor, block: Block, scale: float) -> _Partial:
+    """Over a block that comes with its own mask."""
     assert block.lr is None, "such blocks hold values in full"
+    assert block.mask is not None
     kv_heads, group, n, d = q.shape
-
-    def consecutive(start: int, end: int) -> torch.Tensor:
-        return torch.arange(start, end, dtype=torch.int32, device=q.device)
-
-    rows = consecutive(q_start, q_start + n) if q_places is None else q_places
-    keys = consecutive(block.start, block.end) if block.places is None else block.places
-    hidden = keys > rows[:, None]
-    if window is not None:
-        hidden |= keys <= rows[:, None] - window
-    mask = torch.zeros(hidden.shape, dtype=q.dtype, device=q.device).masked_fill_(hidden, _penalty(q.dtype))
     if q.device.type != "cpu":
-        return _attend_plain(q, q_start, block, scale, window, mask)
+        return _attend_plain(q, 0, block, scale, None)
     k, v = (x.transpose(0, 1)[:, None].expand(kv_heads, group, -1, d) for x in (block.k, block.v))
-    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    out, lse = flash(q, k, v, 0.0, False, attn_mask=mask, scale=scale)
+    mask = block.mask.expand(n, -1)
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=mask, scale=scale)
     return _Partial(0, out.view(q.shape), None, lse.reshape(kv_heads, group, n))
 
 
-def _attend_plain(
-    q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None, mask: torch.Tensor | None = None
-) -> _Partial:
-    """Matrix products and one softmax in fp32, on any device. A `mask` [n, T] is the caller's own."""
+def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None) -> _Partial:
+    """Matrix products and one softmax in fp32, on any device."""
     kv_heads, group, n, d = q.shape
-    first_row, mask = _mask(q_start, n, block, window, torch.float32) if mask is None else (0, mask)
+    first_row, mask = (0, block.mask) if block.mask is not None else _mask(q_start, n, block, window, torch.float32)
     rows = q[:, :, first_row:].reshape(kv_heads, -1, d)
     scores = ((rows.float() * scale) @ block.k.permute(1, 2, 0).float()).view(kv_heads, group, n - first_row, -1)
     if mask is not None:
@@ -208,8 +183,27 @@ def _attend_plain(
     return _Partial(first_row, out, out_lr, lse)
 
 
-def _decode(q: torch.Tensor, block: Block, up: torch.Tensor | None, scale: float) -> torch.Tensor:
-    """`_attend_fused` for one query over one block, where every call counts: no merge of blocks, few views.
+def _decode(q: torch.Tensor, blocks: Sequence[Block], up: torch.Tensor | None, scale: float) -> torch.Tensor:
+    """`_attend_fused` for one query, where every call counts: no masks but the blocks' own, few views."""
+    reads = [_read_block(q, block, up is not None, scale) for block in blocks]
+    outs, terms, lses = zip(*reads, strict=True)
+    out, term = outs[0], terms[0]
+    if len(reads) > 1:
+        weights = torch.stack(lses).softmax(0).unsqueeze(-1)
+        out = torch.stack(outs).mul(weights).sum(0)
+        ranked = [index for index, each in enumerate(terms) if each is not None]
+        if ranked:
+            term = torch.stack([terms[index] for index in ranked]).mul(weights[ranked]).sum(0)
+    if up is not None and term is not None:
+        out = torch.bmm(term.to(up.dtype), up.transpose(0, 1)).add_(out)
+    answer: torch.Tensor = out.to(q.dtype).view(q.shape)
+    return answer
+
+
+def _read_block(
+    q: torch.Tensor, block: Block, ranked: bool, scale: float
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    """One query over one block: outputs [Hkv, G, d], low-rank outputs [Hkv, G, r], log-sum-exp [Hkv, G].
 
     Flash attention gives each thread whole (batch, head) units. The units are the key heads, a group's queries
     sharing each read of the keys; where that leaves threads idle and the keys are long, they are the query heads.
@@ -227,19 +221,19 @@ def _decode(q: torch.Tensor, block: Block, up: torch.Tensor | None, scale: float
         return x.as_strided((1, kv_heads, keys, d), (0, head_stride, row, 1))
 
     k = units(block.k, d)
+    mask = None if block.mask is None else block.mask.expand(rows.shape[2], -1)
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out: torch.Tensor
+    lse: torch.Tensor
+    out, lse = flash(rows, k, units(block.v, d), attn_mask=mask, scale=scale)
+    term = None
+    if ranked and block.lr is not None and block.wide is not None:
+        term = flash(rows, k, units(block.wide, 0), scale=scale)[0].view(kv_heads, group, d)
+        term = term[..., : block.lr.shape[1]]
+    return out.view(kv_heads, group, d), term, lse.reshape(kv_heads, group)
 
-    def flash(values: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(rows, k, values, scale=scale)[0]
-        return out.view(kv_heads, group, d)
 
-    out = flash(units(block.v, d))
-    if block.lr is not None and block.wide is not None and up is not None:
-        term = flash(units(block.wide, 0))[..., : up.shape[0]]
-        out = torch.bmm(term.to(up.dtype), up.transpose(0, 1)).add_(out)
-    return out.to(q.dtype).view(1, heads, d)
-
-
-def _penalty(dtype: torch.dtype) -> float:
+def penalty(dtype: torch.dtype) -> float:
     """Hides a score: large but finite, so that a row that sees none of a block ends with weight zero, not NaN."""
     return -3e4 if dtype == torch.float16 else -1e30
 
