@@ -152,8 +152,9 @@ class Pass:
 
     @property
     def num_read(self) -> int:
-        """Tokens it reads. One that thins its rows goes on with those of the pass before."""
-        return 0 if self.plan is not None and self.plan.select is not None else len(self)
+        """Tokens it reads. One that goes on with rows of a pass before, to thin them, reads none."""
+        goes_on = self.plan is not None and self.plan.select is not None and self.plan.source is not None
+        return 0 if goes_on else len(self)
 
     @property
     def splits(self) -> bool:

@@ -1,6 +1,7 @@
 """Selective recomputation against what its ends are known to be, and what a choice may depend on (oracles 2 and 8)."""
 
 import copy
+import random
 
 import pytest
 import torch
@@ -92,6 +93,21 @@ def test_six_layers_with_key_adapters_and_a_window(deep, scheme, chunk):
     compare_caches(rig, reference, scheme)
 
 
+@pytest.mark.parametrize("scheme", ["droidspeak:layers=3-5", "cacheblend:ratio=0.45", "relay_caching:ratio=0.5"])
+@pytest.mark.parametrize("chunk", [None, 70])
+def test_long_stretches_of_replaced_rows(deep, scheme, chunk):
+    """So long that they are left out rather than hidden, in pieces that end where segments do."""
+    model, folders = deep
+    kind, options = DEEP[scheme]
+    rig = Rig(model, folders, scheme, chunk=chunk, segment_slots=64)
+    reference = kind(DenseModel(copy.deepcopy(model), folders), AGENTS, **options)
+    rng = random.Random(3)
+    for agent, size in (("plan", 90), ("action", 80), ("plan", 7), ("action", 71), ("plan", 5)):
+        context, forced = ([rng.randrange(211) for _ in range(count)] for count in (size, 3))
+        assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
+    compare_caches(rig, reference, scheme)
+
+
 def test_a_chosen_token_sees_all_before_it_and_none_after(tmp_path):
     """The mask of queries that skip tokens: when later tokens change, the rows of a chosen one stay what they were."""
     model, folders = make(tmp_path, "llama")
@@ -120,6 +136,7 @@ def test_rows_of_the_repair_are_counted_once_a_layer(tmp_path):
         "relay_caching:layers=1-2,ratio=0.7": 3 * 22,
         "relay_caching:layers=0-2,ratio=0.7": 2 * 22 + 15,
         "relay_caching:layers=0-2": 2 * 22 + 10,
+        "relay_caching:layers=0-2,detect=0": 22 + 2 * 10,
     }.items():
         rig = Rig(model, folders, scheme)
         rig.turn("plan", list(range(20)), [1, 2, 3])
