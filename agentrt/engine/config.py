@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from agentrt.cache.prefix import PrefixUse
+
 
 @dataclass(frozen=True)
 class EngineConfig:
@@ -13,6 +15,8 @@ class EngineConfig:
     idle_chunk_tokens: int = 512
     ride_rows: int | None = None
     """Rows of a scheme's own work that may ride in each step's decode; None = measured at start-up."""
+    max_preambles: int = 32
+    """Preambles kept for later sessions, the least recently used first out; 0 keeps none."""
     segment_slots: int = 4096
     poison: bool = False
     """Fill fresh slots with NaN, so that a read of a slot nobody wrote shows. For tests."""
@@ -29,3 +33,6 @@ class EngineStats:
     held_bytes: int = 0
     peak_bytes: int = 0
     sessions: int = 0
+    preambles_kept: int = 0
+    preambles: tuple[PrefixUse, ...] = ()
+    """For each adapter and the path that computed what it read: hits, misses and reused tokens."""

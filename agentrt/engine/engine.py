@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import torch
 
+from agentrt.cache.prefix import Identity
 from agentrt.cache.store import CacheStore
 from agentrt.engine.config import EngineConfig, EngineStats
 from agentrt.engine.costs import measure_ride_rows
@@ -57,6 +58,10 @@ class Engine:
             budget_bytes=self.config.kv_budget_bytes,
             segment_slots=self.config.segment_slots,
             poison=self.config.poison,
+            identity=Identity(
+                backbone.content_hash, adapters.hashes, f"{scheme.name} {sorted(scheme.options().items())}"
+            ),
+            max_preambles=self.config.max_preambles,
         )
         self._scheduler = Scheduler(
             self.config.max_step_tokens, self.config.idle_chunk_tokens, self._choose_ride_rows()
@@ -122,10 +127,10 @@ class Engine:
         return self.backbone.max_positions if limit is None else limit
 
     def session(self, preamble: Sequence[int] | None = None) -> Session:
-        """Open a session. `preamble` is the shared prefix that the scheme processes by a fixed path."""
+        """Open a session. `preamble` is a prefix that the scheme reads by a fixed path, once for all sessions with it."""
         trajectory = Trajectory()
         trajectory.append(self._checked(() if preamble is None else preamble), "system", "preamble")
-        trajectory.preamble = len(trajectory)
+        trajectory.preamble = len(trajectory) if self.scheme.preamble == "shared" else 0
         with self._changed:
             self._check_open()
             work = SessionWork(trajectory, self.scheme.open(self._layout, self._store, trajectory))
@@ -139,6 +144,8 @@ class Engine:
                 held_bytes=self._store.held_bytes,
                 peak_bytes=self._store.peak_bytes,
                 sessions=len(self._sessions),
+                preambles_kept=len(self._store.prefixes),
+                preambles=self._store.prefixes.uses,
             )
 
     def reset_peak(self) -> None:
@@ -162,6 +169,7 @@ class Engine:
         with self._changed:
             for work in list(self._sessions):
                 self._retire(work)
+            self._store.prefixes.clear()
             self._store.planes.clear()
 
     # Calls of Session, each under the lock.

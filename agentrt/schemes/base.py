@@ -10,6 +10,7 @@ from agentrt.cache.plane import PlaneSpec
 from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape, reserve
 from agentrt.errors import SchemeError
+from agentrt.schemes.preamble import Preamble
 from agentrt.step import Pass
 from agentrt.trajectory import Trajectory
 
@@ -39,6 +40,14 @@ class Scheme(ABC):
     @abstractmethod
     def check(self, layout: Layout) -> None:
         """Raise SchemeError where these adapters are not allowed."""
+
+    preamble: str = "shared"
+    """`shared`: a session's preamble is a span of its own, read by one fixed path before the first turn, and kept for
+    other sessions. `paper`: it is the first part of the first turn's context, and nothing is kept."""
+
+    def __post_init__(self) -> None:
+        if self.preamble not in ("shared", "paper"):
+            raise SchemeError(f"{self.name}: unknown preamble {self.preamble!r}; known: shared, paper")
 
     @property
     def rides(self) -> bool:
@@ -75,25 +84,35 @@ class SharingSession(ABC):
         self._trajectory = trajectory
         self._tapes: dict[str, Tape] = {}
         self._speaker = ""
+        self._preamble = Preamble(store, trajectory)
         self._before: dict[str, int] = {}
 
     def begin(self, speaker: str, max_new_tokens: int) -> list[Pass]:
         """Reserve a turn of `speaker` and return the passes before its first token.
 
-        Raises CacheFullError, holding nothing.
+        Raises CacheFullError, or PreamblePending while another session computes the preamble; then nothing is held.
         """
         self._speaker = speaker
         self._before = {name: tape.end for name, tape in self._tapes.items()}
         last = len(self._trajectory) + max_new_tokens - 1  # the last sampled token is fed by the next turn
         try:
-            reserve(self._store, [(tape, last) for tape in self._turn_tapes()])
+            tapes = self._turn_tapes()
+            fresh = [tape for tape in tapes if tape.start == tape.end == 0]
+            self._preamble.begin(speaker, self._preamble_path, fresh, self._preamble_parent)
+            reserve(self._store, [(tape, last) for tape in tapes])
         except BaseException:
             self.abort()
             raise
-        return self._advance()
+        return self._preamble.cut(self._advance())
+
+    @property
+    def reused_preamble(self) -> int:
+        """How many of this turn's tokens came from another session's preamble."""
+        return self._preamble.reused
 
     def feed(self) -> list[Pass]:
         """The passes that process what the trajectory has gained, one sampled token."""
+        self._preamble.publish()
         return self._advance()
 
     def ride(self, rows: int) -> list[Pass]:
@@ -110,12 +129,14 @@ class SharingSession(ABC):
 
     def end(self) -> Sequence[Pass]:
         """Commit the turn, free what it did not use, and return the passes that must run before the next turn."""
+        self._preamble.publish()
         for tape in self._tapes.values():
             tape.trim()
         return ()
 
     def abort(self) -> None:
         """Put every tape back to where `begin` found it."""
+        self._preamble.give_up()
         for name in list(self._tapes):
             if name in self._before:
                 self._tapes[name].crop(self._before[name])
@@ -148,6 +169,16 @@ class SharingSession(ABC):
     @abstractmethod
     def _turn_tapes(self) -> list[Tape]:
         """The tapes a turn of the current speaker writes, to be reserved up to its last token."""
+
+    @property
+    def _preamble_path(self) -> str:
+        """Which path reads the preamble into tapes that are still empty."""
+        return self._speaker
+
+    @property
+    def _preamble_parent(self) -> str | None:
+        """The path whose slots that reading attends to, where some are there already."""
+        return None
 
     @abstractmethod
     def _advance(self) -> list[Pass]:

@@ -48,6 +48,7 @@ class ReBaseShared(PreLRShared):
     fuse_rows: int = 64
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _one_of("schedule", self.schedule, get_args(Schedule))
         _one_of("lp_at", self.lp_at, ("call", "handover"))
         if self.lp_at == "handover" and self.schedule != "lp":
@@ -147,6 +148,10 @@ class ReBaseSharedSession(PreLRSharedSession):
         super().crop(length)
         if "private" in self._tapes and self._tapes["private"].start >= length:
             self._tapes.pop("private").close()
+
+    @property
+    def _preamble_path(self) -> str:
+        return self._pivot
 
     @property
     def _direct(self) -> bool:
