@@ -58,9 +58,7 @@ class Engine:
             budget_bytes=self.config.kv_budget_bytes,
             segment_slots=self.config.segment_slots,
             poison=self.config.poison,
-            identity=Identity(
-                backbone.content_hash, adapters.hashes, f"{scheme.name} {sorted(scheme.options().items())}"
-            ),
+            identity=Identity(backbone.content_hash, adapters.hashes, scheme.identity),
             max_preambles=self.config.max_preambles,
         )
         self._scheduler = Scheduler(
@@ -127,7 +125,7 @@ class Engine:
         return self.backbone.max_positions if limit is None else limit
 
     def session(self, preamble: Sequence[int] | None = None) -> Session:
-        """Open a session. `preamble` is a prefix that the scheme reads by a fixed path, once for all sessions with it."""
+        """Open a session. `preamble` is a prefix that the scheme reads by a fixed path, once for all such sessions."""
         trajectory = Trajectory()
         trajectory.append(self._checked(() if preamble is None else preamble), "system", "preamble")
         trajectory.preamble = len(trajectory) if self.scheme.preamble == "shared" else 0

@@ -54,6 +54,11 @@ class Scheme(ABC):
         """Whether its sessions have passes that may run in the room left in decode steps (`ride`)."""
         return False
 
+    @property
+    def identity(self) -> str:
+        """Name and options, in one spelling."""
+        return f"{self.name} {sorted(self.options().items())}"
+
     @classmethod
     def option_names(cls) -> frozenset[str]:
         return frozenset(field.name for field in fields(cls))

@@ -85,6 +85,6 @@ class Preamble:
         budget, needed = self._store.budget_bytes, self._end * token_bytes
         if budget is not None and needed > budget:
             raise CacheFullError(
-                f"KV budget: the preamble of {self._end:,} tokens alone needs {needed:,} bytes, the budget is {budget:,}; "
-                f"raise the budget (kv_budget_bytes) to {needed:,} bytes and room for the turns, or shorten the preamble"
+                f"KV budget: the preamble of {self._end:,} tokens alone needs {needed:,} bytes, the budget is "
+                f"{budget:,}; raise the budget (kv_budget_bytes) beyond that, or shorten the preamble"
             )

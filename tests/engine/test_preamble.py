@@ -1,6 +1,6 @@
 """Preambles shared between sessions: computed once, the same slots for all, and no difference to be seen."""
 
-import threading
+import itertools
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_eight_sessions_compute_a_preamble_once_per_path_and_hold_the_same_slots
         two_turns(session)
         session.settle()
         counts.append(rows(engine))
-    each = [after - before for before, after in zip(counts, counts[1:], strict=False)]
+    each = [after - before for before, after in itertools.pairwise(counts)]
     paths = 2 if scheme in OWN_PASS else 1
     assert each == [each[1] + 500 * paths] + [each[1]] * 7
     for name, tape in sessions[0]._work.sharing.tapes.items():
