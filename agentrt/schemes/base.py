@@ -101,10 +101,9 @@ class SharingSession(ABC):
         self._before = {name: tape.end for name, tape in self._tapes.items()}
         last = len(self._trajectory) + max_new_tokens - 1  # the last sampled token is fed by the next turn
         try:
-            tapes = self._turn_tapes()
-            fresh = [tape for tape in tapes if tape.start == tape.end == 0]
+            fresh = [tape for tape in self._turn_tapes() if tape.start == tape.end == 0]
             self._preamble.begin(speaker, self._preamble_path, fresh, self._preamble_parent)
-            reserve(self._store, [(tape, last) for tape in tapes])
+            reserve(self._store, self._wishes(last))
         except BaseException:
             self.abort()
             raise
@@ -174,6 +173,10 @@ class SharingSession(ABC):
     @abstractmethod
     def _turn_tapes(self) -> list[Tape]:
         """The tapes a turn of the current speaker writes, to be reserved up to its last token."""
+
+    def _wishes(self, last: int) -> Sequence[tuple[Tape, int]]:
+        """How far each of them must reach for a turn whose last token is fed at `last - 1`."""
+        return [(tape, last) for tape in self._turn_tapes()]
 
     @property
     def _preamble_path(self) -> str:

@@ -89,6 +89,9 @@ class ReBaseSharedSession(PreLRSharedSession):
     What the base path owes follows from the tapes: positions from the base tape's end to what was processed.
     """
 
+    values: ClassVar[Literal["full", "base"]] = "base"
+    """How the speaker's own values are written."""
+
     def __init__(
         self, scheme: ReBaseShared, adapters: tuple[str, ...], store: CacheStore, trajectory: Trajectory
     ) -> None:
@@ -191,7 +194,7 @@ class ReBaseSharedSession(PreLRSharedSession):
         runs = concat(self._base.runs(0, private.start), private.runs(private.start, end))
         view = View(KV, runs, self._column(self._speaker, end))
         self._trajectory.mark_processed(end, self._speaker)
-        adapted = Pass(self._speaker, self._ids(start, end), start, view, tuple(writes), "base", "last")
+        adapted = Pass(self._speaker, self._ids(start, end), start, view, tuple(writes), self.values, "last")
         if self._scheme.schedule == "db":
             passes += self._base_passes(end)
         return [*passes, adapted]

@@ -11,7 +11,7 @@ from tests.engine.test_engine import VARIANTS
 from tests.models import random_turns
 
 PREAMBLE = [(7 * i) % 211 for i in range(500)]
-OWN_PASS = ("non_shared", "base_shared")
+OWN_PASS = ("non_shared", "base_shared", "own_kv")
 """Here every agent reads the preamble by its own path."""
 
 every_scheme = pytest.mark.parametrize("scheme", VARIANTS)
@@ -72,7 +72,8 @@ def test_sessions_that_start_at_once_compute_it_once(open_engine, scheme):
     assert len(results) == 1
     (use,) = engine.stats().preambles
     assert (use.adapter, use.hits, use.misses) == ("plan", 7, 1)
-    assert use.path == ("plan" if "rebase" not in scheme or "pivot" in scheme else "")
+    neutral = scheme.startswith(("rebase_shared", "neutral_prefix")) and "pivot" not in scheme
+    assert use.path == ("" if neutral else "plan")
 
 
 @every_scheme
@@ -167,7 +168,7 @@ def test_preambles_leave_when_a_turn_needs_their_room(open_engine, scheme):
     assert 1 <= engine.stats().preambles_kept < 4 * len(probe.stats().preambles)
 
 
-@every_scheme
+@pytest.mark.parametrize("scheme", [name for name in VARIANTS if name != "neutral_prefix:early"])
 def test_with_preamble_paper_it_is_context_of_the_first_turn_and_nothing_is_kept(open_engine, scheme):
     paper = scheme + (",preamble=paper" if ":" in scheme else ":preamble=paper")
     engine = open_engine(paper)
@@ -176,6 +177,6 @@ def test_with_preamble_paper_it_is_context_of_the_first_turn_and_nothing_is_kept
         session = engine.session(preamble)
         session.append(context)
         found.append([result.token_ids for result in two_turns(session)])
-        assert session.trajectory.processed[0].path == "plan"
+        assert session.trajectory.processed[0].path == ("" if "full," in scheme else "plan")
     assert found[0] == found[1]
     assert engine.stats().preambles_kept == 0

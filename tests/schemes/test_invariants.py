@@ -12,7 +12,7 @@ from tests.reference.dense import DenseModel
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close
 
-NAMED = {"rebase_shared": "rebase_shared:lp"}
+NAMED = {"rebase_shared": "rebase_shared:lp", "neutral_prefix": "neutral_prefix:question"}
 """Every schedule has the one definition."""
 
 
@@ -52,6 +52,8 @@ def test_with_b_zero_every_scheme_is_the_stock_model(tmp_path, scheme, family):
         "base_shared",
         "base_lr_shared",
         "pre_lr_shared",
+        "own_kv",
+        "neutral_prefix:native",
         "rebase_shared:lp,lp_at=handover",
         "rebase_shared:auto,pivot=action",
     ],
@@ -162,7 +164,7 @@ def test_processing_path_differs_from_author_at_turn_boundaries(tmp_path):
 )
 def test_scaling_is_applied_once_per_layer(tmp_path, scheme, options):
     """First turn against peft, then a handover against the dense definition."""
-    from tests.reference.schemes import REFERENCES
+    from tests.reference.registry import REFERENCES
 
     model, folders = make(tmp_path, "qwen2", shared_a=scheme == "base_lr_shared", **options)
     rig = Rig(model, folders, scheme)
@@ -179,7 +181,7 @@ def test_scaling_is_applied_once_per_layer(tmp_path, scheme, options):
 @pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"base_lr_shared"}))
 def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
     from agentrt.model.tiny import tiny_adapter
-    from tests.reference.schemes import REFERENCES
+    from tests.reference.registry import REFERENCES
 
     model, _ = make(tmp_path, "llama")
     folders = {
@@ -215,9 +217,11 @@ def test_bytes_held_equal_the_formula(tmp_path, scheme):
             "base_lr_shared": total * (kv + lr // 3),
             "pre_lr_shared": total * (kv + lr),
             "rebase_shared:lp": total * (kv + lr),
+            "own_kv": sum(seen.values()) * kv,
+            "neutral_prefix:question": total * kv,
         }[scheme]
         assert rig.store.held_bytes == expected
-        private = (total - start) * kv if scheme == "rebase_shared:lp" else 0
+        private = (total - start) * kv if scheme in ("rebase_shared:lp", "neutral_prefix:question") else 0
         assert rig.store.peak_bytes == expected + private
 
 

@@ -81,13 +81,24 @@ def _pre_lr_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books
 
 
 def _rebase_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
-    """A turn of the pivot writes the base itself; any other holds its adapted rows privately while it lasts."""
     options = scheme.options()
-    tail, handover = options["adapted_tail"], options["lp_at"] == "handover"
+    return _rebased(spans, sizes, options["pivot"], options["adapted_tail"], options["lp_at"] == "handover")
+
+
+def _neutral_prefix(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    """Boundary full reads one token, question all; without a preamble early is native, which is non_shared."""
+    boundary = scheme.options()["boundary"]
+    if boundary in ("native", "early"):
+        return _non_shared(scheme, spans, sizes)
+    return _rebased(spans, sizes._replace(columns={}), None, 1 if boundary == "full" else "all", False)
+
+
+def _rebased(spans: Sequence[Span], sizes: Sizes, pivot: object, tail: object, handover: bool) -> Books:
+    """A turn of the pivot writes the base itself; any other holds its adapted rows privately while it lasts."""
     prefill = neutral = peak = private = 0
     before = ""
     for span in spans:
-        direct = span.agent == options["pivot"]
+        direct = span.agent == pivot
         goes_on = handover and span.agent == before and not direct
         stale = private if handover and not goes_on else 0
         if not goes_on:
@@ -114,4 +125,6 @@ _FORMULAS: Final[Mapping[str, Callable[[Scheme, Sequence[Span], Sizes], Books]]]
     "base_lr_shared": _base_lr_shared,
     "pre_lr_shared": _pre_lr_shared,
     "rebase_shared": _rebase_shared,
+    "neutral_prefix": _neutral_prefix,
+    "own_kv": _non_shared,
 }
