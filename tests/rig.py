@@ -19,7 +19,7 @@ class Rig:
         self.adapters = self.backbone.load_adapters(folders)
         layout = self.backbone.layout(self.adapters)
         self.scheme = make_scheme(scheme)
-        self.scheme.check(layout)
+        self.scheme.allow(layout)
         self.store = CacheStore(
             self.scheme.planes(layout), segment_slots=segment_slots, poison=True, budget_bytes=budget_bytes
         )

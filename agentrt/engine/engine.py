@@ -51,7 +51,7 @@ class Engine:
         self.scheme = scheme
         self._tokenizer = tokenizer or backbone.tokenizer
         self._layout = backbone.layout(adapters)
-        scheme.check(self._layout)
+        scheme.allow(self._layout)
         self._store = CacheStore(
             scheme.planes(self._layout),
             device=backbone.device,

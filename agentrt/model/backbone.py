@@ -86,6 +86,7 @@ class Backbone:
             ranks=adapters.ranks,
             key_adapted=adapters.key_adapted,
             shared_value_a=adapters.shared_value_a,
+            invocations=adapters.invocations,
         )
 
     def load_adapters(self, folders: Mapping[str, str | Path]) -> AdapterSet:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from agentrt.schemes.alora import Alora
 from agentrt.schemes.base import Scheme, SharingSession
 from agentrt.schemes.base_lr_shared import BaseLRShared
 from agentrt.schemes.base_shared import BaseShared
@@ -21,6 +22,7 @@ SCHEMES: Final[dict[str, type[Scheme]]] = {
     "rebase_shared": ReBaseShared,
     "neutral_prefix": NeutralPrefix,
     "own_kv": OwnKV,
+    "alora": Alora,
 }
 
 __all__ = ["SCHEMES", "Scheme", "SharingSession"]

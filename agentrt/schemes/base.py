@@ -28,6 +28,8 @@ class Scheme(ABC):
     adapters: ClassVar[str]
     """Which adapters are allowed."""
     source: ClassVar[str]
+    activated: ClassVar[bool] = False
+    """Whether it takes adapters trained as activated LoRA, and no others."""
 
     @abstractmethod
     def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:
@@ -37,9 +39,24 @@ class Scheme(ABC):
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "SharingSession":
         """The caches of one trajectory."""
 
+    def allow(self, layout: Layout) -> None:
+        """Raise SchemeError where these adapters are not allowed: of the wrong kind, or by `check`."""
+        for name in layout.ranks:
+            if name in layout.invocations and not self.activated:
+                raise SchemeError(
+                    f"scheme {self.name!r}: adapter {name!r} is activated LoRA (alora_invocation_tokens); use the "
+                    "scheme alora, or an adapter trained without it"
+                )
+            if self.activated and name not in layout.invocations:
+                raise SchemeError(
+                    f"scheme {self.name!r}: adapter {name!r} is no activated LoRA; train it with "
+                    "alora_invocation_tokens, or use another scheme, e.g. neutral_prefix"
+                )
+        self.check(layout)
+
     @abstractmethod
     def check(self, layout: Layout) -> None:
-        """Raise SchemeError where these adapters are not allowed."""
+        """Raise SchemeError where the scheme's own rule does not allow these adapters; called by `allow`."""
 
     preamble: str = "shared"
     """`shared`: a session's preamble is a span of its own, read by one fixed path before the first turn, and kept for

@@ -6,7 +6,6 @@ The preamble is a span of its own, found or not: the pass that reads it ends whe
 from collections.abc import Sequence
 
 from agentrt.cache.prefix import Parts
-from agentrt.cache.slots import length
 from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape
 from agentrt.errors import CacheFullError
@@ -20,7 +19,8 @@ class Preamble:
     def __init__(self, store: CacheStore, trajectory: Trajectory) -> None:
         self._store = store
         self._trajectory = trajectory
-        self._end = 0
+        self.end = 0
+        """Where the preamble ends, if this turn reads or takes it; else 0."""
         self._claimed: str | None = None
         self._tapes: Sequence[Tape] = ()
         self._use: tuple[str, str] | None = None
@@ -35,11 +35,11 @@ class Preamble:
         than the budget, CacheFullError.
         """
         self.reused = 0
-        self._end = min(self._trajectory.preamble, len(self._trajectory) - 1) if tapes else 0
+        self.end = min(self._trajectory.preamble, len(self._trajectory) - 1) if tapes else 0
         identity, prefixes = self._store.identity, self._store.prefixes
-        if self._end <= 0 or identity is None:
+        if self.end <= 0 or identity is None:
             return
-        token_ids = self._trajectory.token_ids[: self._end]
+        token_ids = self._trajectory.token_ids[: self.end]
         root = identity.root if parent is None else identity.link(identity.root, token_ids, parent, ())
         planes = [self._store.planes[tape.plane].spec for tape in tapes]
         self._check_budget(sum(plane.row_bytes for plane in planes))
@@ -50,17 +50,17 @@ class Preamble:
         else:
             for tape, (_, runs) in zip(tapes, found, strict=True):
                 tape.adopt(runs)
-            self.reused = self._end
-            if self._trajectory.num_processed < self._end:
-                self._trajectory.mark_processed(self._end, path)
+            self.reused = self.end
+            if self._trajectory.num_processed < self.end:
+                self._trajectory.mark_processed(self.end, path)
         self._use = (speaker, path)
 
     def cut(self, passes: Sequence[Pass]) -> list[Pass]:
         """The passes, one that reads on from the preamble's tokens cut where the preamble ends."""
         found: list[Pass] = []
         for each in passes:
-            inside = each.start < self._end < each.end
-            found.extend(each.split(self._end - each.start) if inside else [each])
+            inside = each.start < self.end < each.end
+            found.extend(each.split(self.end - each.start) if inside else [each])
         return found
 
     def publish(self) -> None:
@@ -69,8 +69,8 @@ class Preamble:
             self._store.prefixes.count(*self._use, self.reused)
             self._use = None
         if self._claimed is not None:
-            parts: Parts = tuple((tape.plane, tape.runs(0, self._end)) for tape in self._tapes)
-            assert all(length(runs) == self._end for _, runs in parts)
+            parts: Parts = tuple((tape.plane, tape.runs(0, self.end)) for tape in self._tapes)
+            assert all(tape.end >= self.end for tape in self._tapes)
             self._store.prefixes.add(self._claimed, parts)
             self._claimed = None
 
@@ -82,9 +82,9 @@ class Preamble:
             self._claimed = None
 
     def _check_budget(self, token_bytes: int) -> None:
-        budget, needed = self._store.budget_bytes, self._end * token_bytes
+        budget, needed = self._store.budget_bytes, self.end * token_bytes
         if budget is not None and needed > budget:
             raise CacheFullError(
-                f"KV budget: the preamble of {self._end:,} tokens alone needs {needed:,} bytes, the budget is "
+                f"KV budget: the preamble of {self.end:,} tokens alone needs {needed:,} bytes, the budget is "
                 f"{budget:,}; raise the budget (kv_budget_bytes) beyond that, or shorten the preamble"
             )

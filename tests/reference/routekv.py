@@ -52,6 +52,26 @@ class NeutralPrefix(Reference):
         self.neutral(end)
 
 
+class Alora(NeutralPrefix):
+    """Nothing is kept between turns: the neutral path reads up to the invocation, the adapter from there on."""
+
+    def __init__(self, model, agents, preamble=(), *, invocations):
+        super().__init__(model, agents, preamble)
+        self.invocations, self.empty = invocations, dict(self.caches)
+
+    def turn(self, agent, context, forced):
+        self.token_ids += context
+        ids, wanted = self.token_ids, self.invocations.get(agent, [])
+        starts = [at for at in range(len(ids)) if ids[at : at + len(wanted)] == list(wanted)]
+        self.caches, self.own = dict(self.empty), {}
+        self.neutral(starts[-1] if agent else len(ids) - len(context))
+        return Reference.turn(self, agent, [], forced)
+
+    def finish(self, agent):
+        self.caches, self.own = dict(self.empty), {}
+        self.neutral(len(self.token_ids))
+
+
 class EarlyPrefix(NonShared):
     """boundary early: the neutral preamble in front of every agent's own cache."""
 
