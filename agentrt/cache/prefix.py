@@ -117,6 +117,8 @@ class PrefixCache:
 
         An entry whose slots live sessions hold too would free nothing and stays.
         """
+        if num_bytes <= 0:
+            return
         gains = {key: self._gain(parts) for key, parts in self._entries.items()}
         if sum(gains.values()) < num_bytes:
             return

@@ -57,7 +57,7 @@ class CacheStore:
         if self.budget_bytes is not None and held + wanted > self.budget_bytes:
             raise CacheFullError(
                 f"KV budget: this turn needs {wanted:,} bytes, {self.budget_bytes - held:,} of {self.budget_bytes:,} "
-                "are free; close or crop a session, lower max_new_tokens, or raise the budget (kv_budget_bytes)"
+                "are free; close or crop a session, lower max_new_tokens, or raise the budget (kv_budget)"
             )
         granted: list[Runs] = []
         try:
@@ -71,7 +71,7 @@ class CacheStore:
                 self.release(claim.plane, runs)
             raise CacheFullError(
                 f"this machine has no memory left for {wanted:,} more bytes of KV cache ({error}); close or crop a "
-                "session, lower max_new_tokens, or set a budget (kv_budget_bytes)"
+                "session, lower max_new_tokens, or set a budget (kv_budget)"
             ) from error
         self.peak_bytes = max(self.peak_bytes, self.held_bytes)
         return granted

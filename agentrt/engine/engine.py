@@ -52,10 +52,11 @@ class Engine:
         self._tokenizer = tokenizer or backbone.tokenizer
         self._layout = backbone.layout(adapters)
         scheme.allow(self._layout)
+        planes = scheme.planes(self._layout)
         self._store = CacheStore(
-            scheme.planes(self._layout),
+            planes,
             device=backbone.device,
-            budget_bytes=self.config.kv_budget_bytes,
+            budget_bytes=self.config.budget_bytes(planes),
             segment_slots=self.config.segment_slots,
             poison=self.config.poison,
             identity=Identity(backbone.content_hash, adapters.hashes, scheme.identity),

@@ -86,5 +86,5 @@ class Preamble:
         if budget is not None and needed > budget:
             raise CacheFullError(
                 f"KV budget: the preamble of {self.end:,} tokens alone needs {needed:,} bytes, the budget is "
-                f"{budget:,}; raise the budget (kv_budget_bytes) beyond that, or shorten the preamble"
+                f"{budget:,}; raise the budget (kv_budget) beyond that, or shorten the preamble"
             )

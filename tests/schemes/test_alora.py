@@ -141,7 +141,10 @@ def test_a_context_without_an_invocation_is_refused_and_the_session_goes_on(tmp_
     adapters = backbone.load_adapters(folders)
     with Engine(backbone, adapters, make_scheme("alora"), config=EngineConfig(segment_slots=64)) as engine:
         session = engine.session()
-        with pytest.raises(SchemeError, match=r"no invocation of adapter 'plan' in the context of 4 tokens.*\[200, 201\] before its turn"):
+        with pytest.raises(
+            SchemeError,
+            match=r"no invocation of adapter 'plan' in the context of 4 tokens.*\[200, 201\] before its turn",
+        ):
             session.turn("plan", [1, 200, 2, 201], Sampling(max_new_tokens=2)).result  # noqa: B018
         assert len(session.trajectory) == 0
         assert engine.stats().held_bytes == 0
