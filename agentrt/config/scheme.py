@@ -10,7 +10,7 @@ from agentrt.config.strict import Scalar, Strict, Text
 from agentrt.config.yaml import parse_value
 from agentrt.errors import SchemeError
 
-_BARE: Final = {"neutral_prefix": "boundary"}
+_BARE: Final = {"neutral_prefix": "boundary", "ridge": "maps"}
 """The option that may be written as a bare word, `neutral_prefix:question`; of other schemes the schedule."""
 
 

@@ -52,6 +52,8 @@ class Engine:
         self._tokenizer = tokenizer or backbone.tokenizer
         self._layout = backbone.layout(adapters)
         scheme.allow(self._layout)
+        if scheme.maps_file is not None:
+            self.adapters = backbone.load_maps(scheme.maps_file, adapters, scheme.maps_top)
         planes = scheme.planes(self._layout)
         self._store = CacheStore(
             planes,

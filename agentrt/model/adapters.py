@@ -1,5 +1,6 @@
 """AdapterSet: the low-rank weights of every role, ready for packed steps."""
 
+import copy
 import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 from agentrt.errors import AdapterError
 from agentrt.model.lowrank import LowRank, Site, pad_rank, value_rank
 from agentrt.model.peft_folder import ProjectionShape, read_adapter
+from agentrt.model.ridge import RidgeMap
 
 
 class AdapterSet:
@@ -31,6 +33,8 @@ class AdapterSet:
         self.hashes = dict(hashes)
         self.invocations = dict(invocations or {})
         """The tokens that activate an adapter, of those that are activated LoRA."""
+        self.maps: Mapping[str, RidgeMap] = {}
+        """How slots are translated for an adapter, where that was fitted."""
         self.ranks = {name: value_rank(sites) for name, sites in weights.items()}
         self.key_adapted = frozenset(
             name for name, sites in weights.items() if any(site.projection == "k_proj" for site in sites)
@@ -60,6 +64,12 @@ class AdapterSet:
             {name: file.content_hash for name, file in files.items()},
             {name: file.invocation for name, file in files.items() if file.invocation},
         )
+
+    def with_maps(self, maps: Mapping[str, RidgeMap]) -> "AdapterSet":
+        """The same adapters, with maps by name."""
+        twin = copy.copy(self)
+        twin.maps = dict(maps)
+        return twin
 
     @property
     def content_hash(self) -> str:

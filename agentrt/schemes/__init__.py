@@ -12,6 +12,7 @@ from agentrt.schemes.non_shared import NonShared
 from agentrt.schemes.own_kv import OwnKV
 from agentrt.schemes.pre_lr_shared import PreLRShared
 from agentrt.schemes.rebase_shared import ReBaseShared
+from agentrt.schemes.ridge import Ridge
 
 SCHEMES: Final[dict[str, type[Scheme]]] = {
     "non_shared": NonShared,
@@ -23,6 +24,7 @@ SCHEMES: Final[dict[str, type[Scheme]]] = {
     "neutral_prefix": NeutralPrefix,
     "own_kv": OwnKV,
     "alora": Alora,
+    "ridge": Ridge,
 }
 
 __all__ = ["SCHEMES", "Scheme", "SharingSession"]

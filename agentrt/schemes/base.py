@@ -72,6 +72,16 @@ class Scheme(ABC):
         return False
 
     @property
+    def maps_file(self) -> str | None:
+        """The file of fitted maps that its passes' `Map` records need."""
+        return None
+
+    @property
+    def maps_top(self) -> int | None:
+        """At how many layers they apply; None = at all."""
+        return None
+
+    @property
     def identity(self) -> str:
         """Name and options, in one spelling."""
         return f"{self.name} {sorted(self.options().items())}"
@@ -118,7 +128,7 @@ class SharingSession(ABC):
         self._before = {name: tape.end for name, tape in self._tapes.items()}
         last = len(self._trajectory) + max_new_tokens - 1  # the last sampled token is fed by the next turn
         try:
-            fresh = [tape for tape in self._turn_tapes() if tape.start == tape.end == 0]
+            fresh = [tape for tape in self._preamble_tapes() if tape.start == tape.end == 0]
             self._preamble.begin(speaker, self._preamble_path, fresh, self._preamble_parent)
             reserve(self._store, self._wishes(last))
         except BaseException:
@@ -194,6 +204,10 @@ class SharingSession(ABC):
     def _wishes(self, last: int) -> Sequence[tuple[Tape, int]]:
         """How far each of them must reach for a turn whose last token is fed at `last - 1`."""
         return [(tape, last) for tape in self._turn_tapes()]
+
+    def _preamble_tapes(self) -> list[Tape]:
+        """Those that hold the preamble as one path read it."""
+        return self._turn_tapes()
 
     @property
     def _preamble_path(self) -> str:

@@ -91,3 +91,35 @@ class EarlyPrefix(NonShared):
 
         self.model.forward("", self.token_ids[: self.preamble], 0, cache)
         return rows
+
+
+class Ridge(NeutralPrefix):
+    """Each agent's own cache: its own rows, and translated neutral ones where others wrote.
+
+    `translate(agent, layer, k, v, start)` gives the rows for positions from `start` on.
+    """
+
+    def __init__(self, model, agents, preamble=(), *, translate):
+        super().__init__(model, agents, preamble)
+        self.translate = translate
+
+    def turn(self, agent, context, forced):
+        if self.length(("k", 0)) < self.preamble:
+            self.neutral(self.preamble)
+        shared = self.length(("k", 0))
+        for layer in range(self.model.num_layers):
+            start = self.length(("k", layer, agent))
+            neutral = (self.caches[part, layer][start:shared] for part in ("k", "v"))
+            for part, rows in zip(("k", "v"), self.translate(agent, layer, *neutral, start), strict=True):
+                grow(self.caches, (part, layer, agent), rows)
+        self.token_ids += context
+        return Reference.turn(self, agent, [], forced)
+
+    def read(self, agent):
+        return NonShared.read(self, agent)
+
+    def owner(self, agent):
+        return agent
+
+    def finish(self, agent):
+        self.neutral(self.length(("k", 0, agent)))
