@@ -85,8 +85,9 @@ class Translation(NamedTuple):
             values = torch.einsum("nhd,hde->nhe", values.float(), self.how.values[layer]).to(dtype)
         start = 0
         for each in self.targets:
-            end = start + each.end - each.start
-            each.read("k", layer).copy_(keys[start:end])
+            rows = each.read("k", layer)
+            end = start + len(rows)
+            rows.copy_(keys[start:end])
             each.read("v", layer).copy_(values[start:end])
             start = end
 

@@ -87,6 +87,12 @@ class AloraSession(NeutralPrefixSession):
             )
         return start
 
+    @property
+    def _lends(self) -> bool:
+        """Also not where the adapter reads again what the base holds already, or is to hold as preamble."""
+        base = self._base.end or min(self._trajectory.preamble, len(self._trajectory) - 1)
+        return super()._lends and self._read_from >= base
+
     def _advance(self) -> list[Pass]:
         passes = []
         preamble = self._preamble.end

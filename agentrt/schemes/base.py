@@ -117,6 +117,8 @@ class SharingSession(ABC):
         self._tapes: dict[str, Tape] = {}
         self._speaker = ""
         self._preamble = Preamble(store, trajectory)
+        self.may_ride = True
+        """Whether the engine leaves room for `ride` in decode steps."""
         self._before: dict[str, int] = {}
 
     def begin(self, speaker: str, max_new_tokens: int) -> list[Pass]:
@@ -130,7 +132,7 @@ class SharingSession(ABC):
         try:
             fresh = [tape for tape in self._preamble_tapes() if tape.start == tape.end == 0]
             self._preamble.begin(speaker, self._preamble_path, fresh, self._preamble_parent)
-            reserve(self._store, self._wishes(last))
+            self._reserve(last)
         except BaseException:
             self.abort()
             raise
@@ -182,12 +184,17 @@ class SharingSession(ABC):
     def fork(self, trajectory: Trajectory) -> Self:
         """A second session over the same slots. Only between turns, with no pass outstanding."""
         twin = self._empty(trajectory)
+        twin.may_ride = self.may_ride
         twin._tapes = {name: tape.fork() for name, tape in self._tapes.items()}
         return twin
 
     def close(self) -> None:
         for tape in self._tapes.values():
             tape.close()
+
+    def _reserve(self, last: int) -> None:
+        """Take the slots of the turn's tapes up to position `last`, all or (CacheFullError) none."""
+        reserve(self._store, [(tape, last) for tape in self._turn_tapes()])
 
     @property
     def tapes(self) -> Mapping[str, Tape]:
@@ -200,10 +207,6 @@ class SharingSession(ABC):
     @abstractmethod
     def _turn_tapes(self) -> list[Tape]:
         """The tapes a turn of the current speaker writes, to be reserved up to its last token."""
-
-    def _wishes(self, last: int) -> Sequence[tuple[Tape, int]]:
-        """How far each of them must reach for a turn whose last token is fed at `last - 1`."""
-        return [(tape, last) for tape in self._turn_tapes()]
 
     def _preamble_tapes(self) -> list[Tape]:
         """Those that hold the preamble as one path read it."""

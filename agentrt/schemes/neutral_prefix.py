@@ -1,6 +1,5 @@
 """neutral_prefix: one cache of the adapter-free model for all agents, up to a boundary; no low-rank columns."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, Self, get_args
 
@@ -8,7 +7,7 @@ from agentrt.cache.layout import KV, Layout
 from agentrt.cache.plane import PlaneSpec
 from agentrt.cache.slots import concat
 from agentrt.cache.store import CacheStore
-from agentrt.cache.tape import Tape
+from agentrt.cache.tape import Tape, reserve
 from agentrt.cache.view import View
 from agentrt.errors import SchemeError
 from agentrt.schemes.base import Scheme, SharingSession
@@ -118,8 +117,8 @@ class EarlySession(SharingSession):
     def _turn_tapes(self) -> list[Tape]:
         return [self._base, self._own] if self._base.end < self._boundary else [self._own]
 
-    def _wishes(self, last: int) -> Sequence[tuple[Tape, int]]:
-        return [(tape, last if tape is self._own else self._boundary) for tape in self._turn_tapes()]
+    def _reserve(self, last: int) -> None:
+        reserve(self._store, [(tape, last if tape is self._own else self._boundary) for tape in self._turn_tapes()])
 
     def _advance(self) -> list[Pass]:
         passes = []

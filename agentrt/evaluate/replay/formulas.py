@@ -22,19 +22,26 @@ class Sizes(NamedTuple):
 
     kv: int
     columns: Mapping[str, int]
+    riding: bool
+    """The base path works beside the speaker, so that both have rows of their own."""
 
     @property
     def all_columns(self) -> int:
         return sum(self.columns.values())
 
 
-def expected(scheme: Scheme, trace: Trace, layout: Layout) -> Expected | None:
-    """The books of one replay without a preamble; None for a scheme that has no formula here."""
+def expected(scheme: Scheme, trace: Trace, layout: Layout, *, riding: bool = False) -> Expected | None:
+    """The books of one replay without a preamble; None for a scheme that has no formula here.
+
+    `riding`: the engine leaves room in decode steps (`ride_rows`).
+    """
     formula = _FORMULAS.get(scheme.name)
     if formula is None:
         return None
     columns = {name: layout.column_spec(name).row_bytes for name, rank in layout.ranks.items() if rank}
-    prefill, neutral, peak = formula(scheme, trace.spans, Sizes(layout.kv_spec().row_bytes, columns))
+    prefill, neutral, peak = formula(
+        scheme, trace.spans, Sizes(layout.kv_spec().row_bytes, columns, riding and scheme.rides)
+    )
     return Expected(prefill, neutral, sum(call.decode for call in trace.calls), peak)
 
 
@@ -82,19 +89,23 @@ def _pre_lr_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books
 
 def _rebase_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
     options = scheme.options()
-    return _rebased(spans, sizes, options["pivot"], options["adapted_tail"], options["lp_at"] == "handover")
+    handover = options["lp_at"] == "handover"
+    apart = handover or sizes.riding or options["schedule"] == "db"
+    return _rebased(spans, sizes, options["pivot"], options["adapted_tail"], handover, apart)
 
 
 def _neutral_prefix(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
     """Boundary full reads one token, question all; without a preamble early is native, which is non_shared."""
-    boundary = scheme.options()["boundary"]
-    if boundary in ("native", "early"):
+    options = scheme.options()
+    if options["boundary"] in ("native", "early"):
         return _non_shared(scheme, spans, sizes)
-    return _rebased(spans, sizes._replace(columns={}), None, 1 if boundary == "full" else "all", False)
+    tail = 1 if options["boundary"] == "full" else "all"
+    return _rebased(spans, sizes._replace(columns={}), None, tail, False, sizes.riding or options["schedule"] == "db")
 
 
-def _rebased(spans: Sequence[Span], sizes: Sizes, pivot: object, tail: object, handover: bool) -> Books:
-    """A turn of the pivot writes the base itself; any other holds its adapted rows privately while it lasts."""
+def _rebased(spans: Sequence[Span], sizes: Sizes, pivot: object, tail: object, handover: bool, apart: bool) -> Books:
+    """A turn of the pivot writes the base itself; any other has adapted rows while it lasts: in the base's own slots
+    where the base path comes after the turn, else (`apart`) in slots of their own."""
     prefill = neutral = peak = private = 0
     before = ""
     for span in spans:
@@ -109,7 +120,7 @@ def _rebased(spans: Sequence[Span], sizes: Sizes, pivot: object, tail: object, h
         if not direct:
             private += adapted + span.end - span.read
             neutral += span.end - span.start
-        held = span.end * (sizes.kv + sizes.all_columns) + (private + stale) * sizes.kv
+        held = span.end * (sizes.kv + sizes.all_columns) + apart * (private + stale) * sizes.kv
         peak, before = max(peak, held), span.agent
     return prefill, neutral, peak
 
