@@ -9,10 +9,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from agentrt.config.trace import TraceConfig
 from agentrt.errors import UsageError
-from agentrt.evaluate.ridge import fit_ridge
+from agentrt.evaluate.replay.contestant import EngineContestant
+from agentrt.evaluate.replay.formulas import expected
+from agentrt.evaluate.replay.trace import build_trace, random_contexts
+from agentrt.evaluate.ridge import fit_ridge, write_ridge
 from agentrt.model.backbone import Backbone
 from agentrt.model.tiny import tiny_adapter, tiny_model
+from agentrt.schemes.make import make_scheme
 
 
 def contexts(count: int, length: int) -> list[list[int]]:
@@ -71,3 +76,20 @@ def test_no_samples_are_refused(tmp_path: Path) -> None:
     for samples in ([], [[1], []]):
         with pytest.raises(UsageError, match="sample contexts"):
             fit_ridge(backbone, adapters, samples)
+
+
+def test_a_replay_runs_and_holds_what_the_formula_says(tmp_path: Path) -> None:
+    model = tiny_model("llama", layers=2)
+    backbone = Backbone(copy.deepcopy(model))
+    config = TraceConfig.load("react")
+    folders = {name: tiny_adapter(model, tmp_path / name, seed=seed) for seed, name in enumerate(config.agents)}
+    adapters = backbone.load_adapters(folders)
+    file = tmp_path / "maps.safetensors"
+    write_ridge(file, fit_ridge(backbone, adapters, contexts(1, 40)), backbone, adapters)
+    scheme, trace = make_scheme(f"ridge:{file}"), build_trace(config, "react", 24, config.agents)
+    contestant = EngineContestant("ridge", scheme, backbone, adapters, max_tokens=trace.num_tokens)
+    run = contestant.play(trace, random_contexts(trace, backbone.vocab_size, 1), 0.0)
+    contestant.close()
+    books = expected(scheme, trace, backbone.layout(adapters))
+    assert books is not None
+    assert {name: getattr(run, name) for name in books._fields} == books._asdict()

@@ -125,6 +125,12 @@ def _rebased(spans: Sequence[Span], sizes: Sizes, pivot: object, tail: object, h
     return prefill, neutral, peak
 
 
+def _ridge(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    """Every token once by its speaker and once neutral; an agent holds all it has read, translated or its own."""
+    _, seen = read_again(spans)
+    return _new_tokens(spans), spans[-1].end, (spans[-1].end + sum(seen.values())) * sizes.kv
+
+
 def _new_tokens(spans: Sequence[Span]) -> int:
     return sum(span.read - span.start for span in spans)
 
@@ -138,4 +144,5 @@ _FORMULAS: Final[Mapping[str, Callable[[Scheme, Sequence[Span], Sizes], Books]]]
     "rebase_shared": _rebase_shared,
     "neutral_prefix": _neutral_prefix,
     "own_kv": _non_shared,
+    "ridge": _ridge,
 }
