@@ -72,6 +72,11 @@ class PrefixCache:
         return len(self._entries)
 
     @property
+    def enabled(self) -> bool:
+        """Whether it keeps anything at all; else nobody need claim a key."""
+        return self._max_entries > 0
+
+    @property
     def uses(self) -> tuple[PrefixUse, ...]:
         return tuple(self._uses.values())
 
@@ -91,8 +96,6 @@ class PrefixCache:
     def add(self, key: str, parts: Parts) -> None:
         """Keep slots that whoever claimed `key` has computed; the oldest entry leaves where there are too many."""
         self._claimed.remove(key)
-        if not self._max_entries:
-            return
         while len(self._entries) >= self._max_entries:
             self._drop(next(iter(self._entries)))
         for plane, runs in parts:

@@ -37,12 +37,14 @@ class Preamble:
         self.reused = 0
         self.end = min(self._trajectory.preamble, len(self._trajectory) - 1) if tapes else 0
         identity, prefixes = self._store.identity, self._store.prefixes
-        if self.end <= 0 or identity is None:
+        if self.end <= 0:
+            return
+        planes = [self._store.planes[tape.plane].spec for tape in tapes]
+        self._check_budget(sum(plane.row_bytes for plane in planes))
+        if identity is None or not prefixes.enabled:
             return
         token_ids = self._trajectory.token_ids[: self.end]
         root = identity.root if parent is None else identity.link(identity.root, token_ids, parent, ())
-        planes = [self._store.planes[tape.plane].spec for tape in tapes]
-        self._check_budget(sum(plane.row_bytes for plane in planes))
         key = identity.link(root, token_ids, path, planes)
         found = prefixes.find(key)
         if found is None:
