@@ -39,6 +39,8 @@ def attend(
         whole = end - start == len(keys)
         stretch.read("k", layer).copy_(keys if whole else keys[start:end])
         stretch.read("v", layer).copy_(values if whole else values[start:end])
+    for each in step.translations:
+        each.run(layer, rope=bool(getattr(module, "use_rope", True)))
     queries = query[0].transpose(0, 1)
     if chooser is not None:
         chooser.choose(queries, keys, values, layer, scaling, sliding_window)

@@ -12,6 +12,7 @@ from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.masks import Masks
 from agentrt.model.pieces import Piece, overlaid_pieces, pieces_of
+from agentrt.model.ridge import Translation
 from agentrt.step import Pass
 
 
@@ -107,12 +108,14 @@ class StepContext:
     """K/V rows for planes that cover some layers only."""
     column_writes: list[ColumnWrite]
     readers: list[Reader]
+    translations: list[Translation]
 
     def fill(self, passes: Sequence[Pass], planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
         """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
         self.adapters = adapters
         self.all_rows, self.value_rows = [], []
         self.kv_writes, self.layer_writes, self.column_writes = [], {}, []
+        self.translations = []
         spans: list[_Span] = []
         start = 0
         for each in passes:

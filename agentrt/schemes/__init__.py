@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from agentrt.schemes.alora import Alora
 from agentrt.schemes.base import Scheme, SharingSession
 from agentrt.schemes.base_lr_shared import BaseLRShared
 from agentrt.schemes.base_shared import BaseShared
@@ -9,10 +10,13 @@ from agentrt.schemes.cacheblend import CacheBlend
 from agentrt.schemes.droidspeak import DroidSpeak
 from agentrt.schemes.droidspeak_scattered import DroidSpeakScattered
 from agentrt.schemes.full_shared import FullShared
+from agentrt.schemes.neutral_prefix import NeutralPrefix
 from agentrt.schemes.non_shared import NonShared
+from agentrt.schemes.own_kv import OwnKV
 from agentrt.schemes.pre_lr_shared import PreLRShared
 from agentrt.schemes.rebase_shared import ReBaseShared
 from agentrt.schemes.relay_caching import RelayCaching
+from agentrt.schemes.ridge import Ridge
 
 SCHEMES: Final[dict[str, type[Scheme]]] = {
     "non_shared": NonShared,
@@ -25,6 +29,10 @@ SCHEMES: Final[dict[str, type[Scheme]]] = {
     "droidspeak_scattered": DroidSpeakScattered,
     "cacheblend": CacheBlend,
     "relay_caching": RelayCaching,
+    "neutral_prefix": NeutralPrefix,
+    "own_kv": OwnKV,
+    "alora": Alora,
+    "ridge": Ridge,
 }
 
 __all__ = ["SCHEMES", "Scheme", "SharingSession"]

@@ -33,6 +33,7 @@ class CacheBlend(Selective):
     ratio: float = 0.3
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_ratio(self.name, self.ratio)
 
     def plane_layers(self, layout: Layout) -> PlaneLayers:

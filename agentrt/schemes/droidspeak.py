@@ -32,6 +32,7 @@ class DroidSpeak(Selective):
     layers: Layers = "middle"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_layers(self.name, self.layers)
 
     def layer_set(self, layout: Layout) -> tuple[int, ...]:

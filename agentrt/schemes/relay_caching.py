@@ -50,6 +50,7 @@ class RelayCaching(Selective):
     ratio: float = 0.3
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_layers(self.name, self.layers)
         check_ratio(self.name, self.ratio)
         if self.detect != "auto" and (isinstance(self.detect, bool) or not isinstance(self.detect, int)):

@@ -49,6 +49,10 @@ SCHEMES = (
     "droidspeak_scattered:layers=0+2",
     "cacheblend",
     "relay_caching:layers=1-3",
+    "neutral_prefix:native",
+    "neutral_prefix:question",
+    "neutral_prefix:full,schedule=auto",
+    "own_kv",
 )
 
 
