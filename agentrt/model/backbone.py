@@ -144,6 +144,7 @@ class Backbone:
 
     def _run_planned(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
         """A step whose rows change between layers; between two changes it is as any other."""
+        filled: list[Pass] = []
 
         def project(each: Pass, layer: int, hidden: torch.Tensor) -> None:
             nonlocal filled
@@ -151,7 +152,6 @@ class Backbone:
             self._context.fill([each], planes, adapters)
             self._project(layer, hidden, _positions([each]), step=self._context, chooser=Chooser(each, planes))
 
-        filled: list[Pass] = []
         rows = PackedRows(step, planes, lambda each: self._embed([each]), project)
         for first, stop in itertools.pairwise(rows.edges(self.num_layers)):
             rows.turn_over(first)
