@@ -1,6 +1,7 @@
 """Make text from outside fit for a model: one line, within a token budget, unable to forge the runtime's own marks."""
 
 import re
+import textwrap
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -8,7 +9,7 @@ from typing import Final
 
 from agentrt_tools.sentences import split_sentences
 
-__all__ = ["TRUNCATED", "clip", "neutralise", "one_line", "split_sentences"]
+__all__ = ["TRUNCATED", "clip", "neutralise", "one_line", "shorten", "split_sentences"]
 
 TRUNCATED: Final = " [truncated]"
 
@@ -22,6 +23,14 @@ def one_line(text: str) -> str:
         return " ".join(text.split())
     kept = ((char, unicodedata.category(char)) for char in text)
     return " ".join("".join(" " if kind == "Cc" else char for char, kind in kept if kind not in _DROPPED).split())
+
+
+def shorten(text: str, chars: int) -> str:
+    """The words that fit `chars` on one line, with "…" in place of the others; one word too long is cut."""
+    line = one_line(text)
+    if len(line) <= chars:
+        return line
+    return (textwrap.shorten(line, chars, placeholder=" …") if chars > 1 else "") or line[: max(chars - 1, 0)]
 
 
 def neutralise(text: str, labels: Iterable[str] = (), special: Iterable[str] = ()) -> str:
