@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentrt.cli.options import (
+    CassetteDir,
     Json,
     Offline,
     Out,
     Quiet,
+    Record,
     SchemeName,
     Seed,
     Sets,
@@ -48,6 +50,8 @@ def run(
     stream: Annotated[
         bool | None, typer.Option("--stream/--no-stream", help="Token by token; default: unless --json or --quiet.")
     ] = None,
+    record: Record = None,
+    cassette: CassetteDir = None,
     seed: Seed = None,
     out_dir: Out = None,
     offline: Offline = None,
@@ -58,7 +62,7 @@ def run(
 ) -> None:
     """Answer one question: stream every turn, then the answer and what each role reused.
 
-    Exit code 0 with an answer, 3 where a limit came first, 4 where tools failed too often.
+    Exit code 0 with an answer, 3 where a limit came first, 4 where tools lack a key or credits or failed too often.
     """
     asked = _question(question, benchmark, data, split, index)
     flags = {
@@ -88,6 +92,8 @@ def run(
     with Runtime(
         loaded,
         corpus=settings.corpus or _shipped_corpus(benchmark, data),
+        record=record,
+        cassette=cassette,
         seed=settings.seed,
         out=settings.out,
         device=settings.device,

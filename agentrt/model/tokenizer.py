@@ -54,6 +54,9 @@ class Tokenizer:
         self._backend.encode_special_tokens = True
         self._bytes = _byte_table(spec, self._backend.get_vocab(with_added_tokens=True))
         self.eos_ids: tuple[int, ...] = tuple(sorted(set(eos_ids)))
+        self.marks: tuple[str, ...] = tuple(entry["content"] for entry in spec.get("added_tokens", ()))
+        """Texts of tokens of their own. `encode` reads special ones as plain text, but not those that a model merely
+        added, such as "<tool_call>"; so text from outside must not hold them."""
         self.special_ids: frozenset[int] = frozenset(
             entry["id"] for entry in spec.get("added_tokens", ()) if entry.get("special")
         )

@@ -67,7 +67,7 @@ def parse_lenient(text: str, dialect: DialectConfig, names: Sequence[str] = ()) 
     if found is not None:
         every = dict.fromkeys([*repairs, *found.repairs])
         return found._replace(repairs=tuple(every))
-    return ParseFailure(text, exact.reason if isinstance(exact, ParseFailure) else "an action was expected")
+    return exact if isinstance(exact, Action) else ParseFailure(text, exact.reason)
 
 
 PARSERS: Final[Mapping[Literal["strict", "lenient"], Parser]] = {"strict": parse_strict, "lenient": parse_lenient}

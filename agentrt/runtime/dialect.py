@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from agentrt.config.flow import Emits
 from agentrt.config.sections import DialectConfig
 from agentrt.runtime.ports import Tokenizer
+from agentrt_tools import neutralise, one_line
 
 VERDICT_NAME: Final = "Reflect"
 """The action name under which a verdict is written (AutoAct, Qiao et al., 2024)."""
@@ -90,6 +91,15 @@ class Renderer:
         """An action already chosen, said again on a new line, for an argument that cannot follow it directly."""
         return self._encode(f"{self.dialect.action}{self.dialect.lead}{action}")
 
+    def safe(self, text: str) -> str:
+        """Text from outside as one line that forges nothing: no label, end marker or token of its own is left in it.
+
+        Ordinary text stays as it is, and so do its tokens.
+        """
+        d = self.dialect
+        marks = [*self.tokenizer.marks, *([d.end] if d.end.strip() else [])]
+        return neutralise(text, (d.question, d.thought, d.action, d.observation), marks)
+
     def observation(self, text: str, tail: str = "", *, behind: Emits = "argument") -> list[int]:
         """A tool's answer behind an argument, whose line it ends first, or behind a call, which ended its own."""
         d = self.dialect
@@ -155,8 +165,3 @@ class Renderer:
     def _encode(self, text: str, tail: str = "") -> list[int]:
         text = "" if tail.startswith(text) else text.removeprefix(tail)
         return self.tokenizer.encode(text) if text else []
-
-
-def one_line(text: str) -> str:
-    """`text` with every run of blanks and line ends made one blank."""
-    return " ".join(text.split())

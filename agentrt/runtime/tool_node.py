@@ -10,7 +10,7 @@ from agentrt.runtime.events import ToolCalled, ToolFinished
 from agentrt.runtime.limits import loops, out_of_time, tools_fail
 from agentrt.runtime.role_node import NodeFunction
 from agentrt.runtime.state import EpisodeState, RunContext
-from agentrt_tools import LINKS, CallRequest, Json, ToolCall, ToolHealth, clip, neutralise
+from agentrt_tools import LINKS, CallRequest, Json, ToolCall, ToolHealth, clip
 
 
 class Outcome(NamedTuple):
@@ -86,10 +86,8 @@ def _call(context: RunContext, state: EpisodeState) -> Outcome | None:
 
 def _observation(context: RunContext, text: str) -> str:
     """The text as the model reads it: one line, no forged labels, within the token budget."""
-    d, tokenizer = context.team.dialect, context.renderer.tokenizer
-    text = neutralise(text, (d.question, d.thought, d.action, d.observation))
-    limit = context.team.limits.max_observation_tokens
-    return clip(text, limit, lambda part: len(tokenizer.encode(part)), keep_from=LINKS)
+    renderer, limit = context.renderer, context.team.limits.max_observation_tokens
+    return clip(renderer.safe(text), limit, lambda part: len(renderer.tokenizer.encode(part)), keep_from=LINKS)
 
 
 def _finished(

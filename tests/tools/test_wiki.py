@@ -175,11 +175,6 @@ def test_a_recorded_redirect_leads_to_its_page(shared_data: Path) -> None:
         asked.append(title)
         if title == "Menlo Park, New Jersey":
             return Reply(redirect)
-        page = {
-            **redirect["query"]["pages"]["125414"],
-            "extract": "Edison.",
-            "revisions": [{"revid": 1, "parentid": 0}],
-        }
         return Reply({"query": {"pages": {"125414": page}}})
 
     with http_double(answer) as double:
