@@ -113,6 +113,4 @@ def test_an_observation_is_clipped_by_tokens_with_a_mark(make_team: MakeTeam, co
     team = make_team(("max_steps: 6", "max_steps: 6, max_observation_tokens: 50"))
     with Runtime(team, engine=ScriptedEngine(script), corpus=corpus, tools={"Search": tool}) as rt:
         observation = rt.run("Who?").actions[0].observation
-    assert observation == "One here. One here. One here. One here. [truncated]"[: len(observation or "")]
-    assert len(observation or "") <= 50
-    assert (observation or "").endswith("here. [truncated]")
+    assert observation == "One here. One here. One here. [truncated]"
