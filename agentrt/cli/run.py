@@ -64,7 +64,6 @@ def run(
 
     Exit code 0 with an answer, 3 where a limit came first, 4 where tools lack a key or credits or failed too often.
     """
-    asked = _question(question, benchmark, data, split, index)
     flags = {
         "team": team,
         "scheme": scheme,
@@ -79,6 +78,7 @@ def run(
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
     loaded = resolved.load_team()
+    asked = _question(question, benchmark, data, split, index, captions=not loaded.shows_images)
     _check_scheme(loaded)
 
     from agentrt.cli.episode import play
@@ -107,14 +107,16 @@ def run(
         raise typer.Exit(code)
 
 
-def _question(text: str | None, benchmark: str | None, data: Path | None, split: str, index: int) -> "str | Question":
+def _question(
+    text: str | None, benchmark: str | None, data: Path | None, split: str, index: int, *, captions: bool
+) -> "str | Question":
     if (text is None) == (benchmark is None):
         raise UsageError("give either a question or --benchmark NAME, e.g. agentrt run --benchmark mini --index 0")
     if text is not None:
         return text
     from agentrt.evaluate.datasets import load_questions
 
-    questions = load_questions(str(benchmark), data, None if split == "all" else split)
+    questions = load_questions(str(benchmark), data, None if split == "all" else split, captions=captions)
     if index >= len(questions):
         raise UsageError(f"--index {index}: {benchmark} has {len(questions)} such questions, 0 to {len(questions) - 1}")
     return questions[index]

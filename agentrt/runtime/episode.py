@@ -12,7 +12,7 @@ from typing import Self
 from agentrt.config.scheme import SchemeConfig, parse_scheme
 from agentrt.config.team import Team
 from agentrt.errors import EngineClosedError, UsageError
-from agentrt.runtime.dialect import Renderer, one_line
+from agentrt.runtime.dialect import Renderer
 from agentrt.runtime.events import Event, RunStarted
 from agentrt.runtime.graph import Graph, compile_graph
 from agentrt.runtime.job import Job, Scorer
@@ -21,7 +21,7 @@ from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.runlog import RunLog
 from agentrt.runtime.state import RunContext
 from agentrt.runtime.toolbox import Toolbox
-from agentrt_tools import Tool
+from agentrt_tools import Tool, one_line
 
 
 class Runtime:
