@@ -38,7 +38,9 @@ def tokenizer_with(*added: tuple[str, bool]) -> Tokenizer:
     return Tokenizer(json.dumps(spec))
 
 
-TOKENIZER = tokenizer_with(("<|im_end|>", True), ("</s>", True), ("<tool_call>", False), ("[INST]", False))
+TOKENIZER = tokenizer_with(
+    ("<|im_end|>", True), ("</s>", True), ("<tool_call>", False), ("[INST]", False), ("covid", False)
+)
 OWN = {token_id for token_id in range(TOKENIZER.vocab_size) if TOKENIZER.token_text(token_id) in TOKENIZER.marks}
 
 
@@ -67,6 +69,11 @@ def test_no_text_forges_labels_lines_or_tokens(text: str) -> None:
     assert not any(label.casefold() in safe.casefold() for label in LABELS)
     assert not set(renderer.observation(safe)) & OWN
     assert TOKENIZER.decode(renderer.observation(safe)).count("\n") == 2
+
+
+def test_a_word_that_a_vocabulary_was_extended_by_is_ordinary_text() -> None:
+    assert TOKENIZER.marks[-4:] == ("<|im_end|>", "</s>", "<tool_call>", "[INST]")
+    assert Renderer(DialectConfig(), TOKENIZER).safe("a covid test") == "a covid test"
 
 
 def test_an_end_marker_of_words_cannot_be_forged() -> None:

@@ -1,10 +1,11 @@
 """The Wikipedia client against a double of the API: guards around the `wikipedia` package."""
 
 import sys
-import time
+import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -24,8 +25,8 @@ def service() -> Iterator[HttpDouble]:
         yield double
 
 
-def client(service: HttpDouble) -> WikiClient:
-    web = Web("Wikipedia", user_agent=user_agent("me@example.org"), read_s=0.3)
+def client(service: HttpDouble, read_s: float = 0.3) -> WikiClient:
+    web = Web("Wikipedia", user_agent=user_agent("me@example.org"), read_s=read_s)
     return WikiClient(url=f"{service.url}/w/api.php", web=web)
 
 
@@ -192,22 +193,24 @@ def state_of_the_package() -> dict[str, Any]:
 def test_eight_threads_stay_within_three_requests_and_a_host_application_keeps_its_package(
     service: HttpDouble,
 ) -> None:
-    def slow(asked: Asked) -> Reply:
-        time.sleep(0.01)  # requests overlap
+    fourth = threading.Barrier(4)
+
+    def held(asked: Asked) -> Reply:
+        with suppress(threading.BrokenBarrierError):
+            fourth.wait(0.3)  # three requests wait for one that must not come
         return wiki(asked)
 
-    service.answer = slow
+    service.answer = held
     wikipedia.set_user_agent("the host's own")
     before, modules = state_of_the_package(), set(sys.modules)
-    clients = [client(service), client(service)]  # the limit is the process's, not a client's
-    for one in clients:
-        one._web._read_s = 8.0  # eight threads queue: none may time out
+    clients = [client(service, 8.0), client(service, 8.0)]  # the limit is the process's, not a client's
     wanted = ["Kale", "Menlo Park", "Mercury", "Leaf cabbage", "BSOD", "Nothing", "C", "Edison, New Jersey"] * 3
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda job: clients[job[0] % 2].page(job[1]), enumerate(wanted)))
     named = [page.title if page is not None else None for page in found]
     assert named == ["Kale", "Edison, New Jersey", "Mercury", "Kale", "BSOD", None, "C", "Edison, New Jersey"] * 3
-    assert 2 <= service.most_at_once <= 3
+    assert fourth.broken
+    assert service.most_at_once == 3
     assert state_of_the_package() == before
     assert not [name for name in set(sys.modules) - modules if "wikipedia" in name]
     assert all("the host" not in asked.headers["User-Agent"] for asked in service.asked)
