@@ -1,9 +1,19 @@
 """Fixtures every test may use."""
 
+import importlib
+import os
 from pathlib import Path
 
 import pytest
-import torch
+
+# Triton decides when it is imported, and peft imports it, whether kernels run in its interpreter; here they do.
+os.environ["TRITON_INTERPRET"] = "1"
+importlib.import_module("triton.experimental.gluon")  # the first launch would
+for name in ("lora_attention.launch", "kv_append.triton", "lr_project.triton", "lora_shrink_expand.triton"):
+    importlib.import_module(f"agentrt_kernels.{name}")
+del os.environ["TRITON_INTERPRET"]  # programs that tests start see the machine as it is
+
+import torch  # noqa: E402 - imports triton too
 
 torch.set_num_threads(1)  # tiny models: threads cost more than they give
 

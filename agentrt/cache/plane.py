@@ -1,7 +1,7 @@
 """One plane: tensors over a layer range, in segments that never move; runs are read and written as slices."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -69,6 +69,11 @@ class Plane:
         self._poison = poison
         self._starts: list[int] = []
         self._segments: list[dict[str, list[torch.Tensor]]] = []  # per segment: part -> per layer [slots, *shape]
+
+    @property
+    def segments(self) -> Sequence[dict[str, list[torch.Tensor]]]:
+        """The tensors of each segment: part -> per layer [slots, *shape]."""
+        return self._segments
 
     @property
     def held_bytes(self) -> int:

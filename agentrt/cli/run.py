@@ -92,6 +92,7 @@ def run(
         out=settings.out,
         device=settings.device,
         offline=settings.offline,
+        backend=settings.backend,
         kv_budget_bytes=None if settings.kv_budget_gib is None else int(settings.kv_budget_gib * 2**30),
     ) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")

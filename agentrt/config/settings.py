@@ -31,6 +31,7 @@ class Settings(Strict):
     out: Text = "runs"
     offline: bool = False
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    backend: Literal["auto", "triton", "reference"] = "auto"
     threads: PositiveInt | None = None
     corpus: Text | None = None
     kv_budget_gib: Annotated[float, Field(gt=0)] | None = None

@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from transformers import PreTrainedModel
 
 from agentrt.cache.layout import Layout
 from agentrt.cache.plane import Plane
+from agentrt.errors import BackboneError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME, register
 from agentrt.model.compute import ComputeThread
@@ -21,6 +22,10 @@ from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Step
+from agentrt_kernels.dispatch import Backend, resolve
+
+if TYPE_CHECKING:
+    from agentrt.model.kernels import StepKernels
 
 
 class Backbone:
@@ -38,7 +43,9 @@ class Backbone:
         names: tuple[str, ...] = (),
         tokenizer: Tokenizer | None = None,
         compute: ComputeThread | None = None,
+        backend: Backend = "auto",
     ) -> None:
+        """`backend`: see `agentrt_kernels.dispatch`. Raises BackboneError where Triton is asked for and cannot run."""
         self.tokenizer = tokenizer
         self.compute = compute or ComputeThread()
         """Where engines run this backbone's steps."""
@@ -56,14 +63,20 @@ class Backbone:
         self.dtype = next(model.parameters()).dtype
         self.device = next(model.parameters()).device
         self.shapes: dict[Site, ProjectionShape] = {}
-        self._context = StepContext()
+        try:
+            self.backend = resolve(backend, self.device, head_dim=self.head_dim, dtype=self.dtype)
+        except ValueError as error:
+            raise BackboneError(str(error)) from error
+        self._context = StepContext(_step_kernels(self.device) if self.backend == "triton" else None)
         self._lock = threading.Lock()
         self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
         self._head = self.compute.call(PackedLinear, model.lm_head)
         self.compute.call(self._wrap)
 
     @classmethod
-    def load(cls, name: str, *, dtype: Any = "auto", device: str = "auto", offline: bool = False) -> Self:
+    def load(
+        cls, name: str, *, dtype: Any = "auto", device: str = "auto", offline: bool = False, backend: Backend = "auto"
+    ) -> Self:
         """Load a model by alias, hub id, folder or GGUF file, on its compute thread. Raises BackboneError."""
         compute = ComputeThread()
         loaded = compute.call(load_model, name, dtype=dtype, device=device, offline=offline)
@@ -73,6 +86,7 @@ class Backbone:
             names=loaded.names,
             tokenizer=loaded.tokenizer,
             compute=compute,
+            backend=backend,
         )
 
     def layout(self, adapters: AdapterSet, lr_dtype: torch.dtype | None = None) -> Layout:
@@ -119,8 +133,8 @@ class Backbone:
 
         `to_attention` reaches the attention function only.
         """
-        positions = torch.tensor([at], device=self.device)
-        hidden = self._stack.embed_tokens(torch.tensor([token_ids], device=self.device))
+        positions = self._upload(at)[None]
+        hidden = self._stack.embed_tokens(self._upload(token_ids)[None])
         rotary = self._stack.rotary_emb(hidden, position_ids=positions)
         for layer in self._stack.layers:
             hidden = layer(
@@ -131,6 +145,11 @@ class Backbone:
                 **to_attention,
             )
         return hidden[0]  # type: ignore[no-any-return]
+
+    def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
+        """int64 numbers on the device; the host does not wait for a GPU to take them."""
+        host = torch.tensor(numbers, dtype=torch.int64, pin_memory=self.device.type == "cuda")
+        return host.to(self.device, non_blocking=True)
 
     def _logits(self, step: Step, hidden: torch.Tensor) -> list[torch.Tensor | None]:
         rows: list[int] = []
@@ -144,7 +163,7 @@ class Backbone:
             start = end
         if not rows:
             return [None] * len(counts)
-        logits = self._head(self._stack.norm(hidden[rows]))
+        logits = self._head(self._stack.norm(hidden[self._upload(rows)]))
         return [part if len(part) else None for part in logits.split(counts)]
 
     def _wrap(self) -> None:
@@ -157,3 +176,9 @@ class Backbone:
                     site = Site(index, name)
                     self.shapes[site] = ProjectionShape(base.in_features, base.out_features)
                     setattr(parent, name, AdaptedLinear(base, site, self._context))
+
+
+def _step_kernels(device: torch.device) -> "StepKernels":
+    from agentrt.model.kernels import StepKernels  # imports triton
+
+    return StepKernels(device)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -11,6 +11,9 @@ from agentrt.cache.slots import Run, Runs, length
 from agentrt.cache.view import Column, View
 from agentrt.model.adapters import AdapterSet
 from agentrt.step import Pass, Step
+
+if TYPE_CHECKING:
+    from agentrt.model.kernels import StepKernels  # imports triton
 
 
 class Rows(NamedTuple):
@@ -66,6 +69,10 @@ class StepContext:
     column_writes: list[ColumnWrite]
     readers: list[Reader]
 
+    def __init__(self, kernels: "StepKernels | None" = None) -> None:
+        self.kernels = kernels
+        """Runs steps through Triton; None: plain torch."""
+
     def fill(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
         self.adapters = adapters
         self.all_rows, self.value_rows = [], []
@@ -83,6 +90,8 @@ class StepContext:
             factored = any(piece.column is not None for piece in pieces)
             self.readers.append(Reader(start, end, each.start, each.path, pieces, factored))
             start = end
+        if self.kernels is not None:
+            self.kernels.begin(self, planes, [at for each in step.passes for at in range(each.start, each.end)])
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
         """Rows whose path's low-rank term the projection adds."""

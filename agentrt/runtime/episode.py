@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from agentrt.config.scheme import SchemeConfig, parse_scheme
 from agentrt.config.team import Team
@@ -34,7 +34,7 @@ class Runtime:
     corpus: the file the offline tools read.
     seed: with the same seed a question gets the same tokens, whatever else runs.
     out: each run writes a folder of its own there, named by its id; None writes nothing.
-    dtype: replaces the team's. device, offline: see `Engine.load`.
+    dtype: replaces the team's. device, offline, backend: see `Engine.load`.
     kv_budget_bytes: most bytes the caches may hold; a turn beyond it raises CacheFullError. None: no limit.
 
     Raises ConfigError, UsageError or DataError before anything is loaded. The engine is loaded by the first run,
@@ -54,6 +54,7 @@ class Runtime:
         dtype: str | None = None,
         device: str = "auto",
         offline: bool = False,
+        backend: Literal["auto", "triton", "reference"] = "auto",
         kv_budget_bytes: int | None = None,
     ) -> None:
         self.team = team if isinstance(team, Team) else Team.load(team)
@@ -66,6 +67,7 @@ class Runtime:
         self._tools = Toolbox.open(self.team, Path(corpus) if corpus is not None else None, tools)
         self._out = Path(out) if out is not None else None
         self._dtype, self._device, self._offline = dtype or self.team.base.dtype, device, offline
+        self._backend = backend
         self._kv_budget_bytes = kv_budget_bytes
         self._engine, self._owns_engine = engine, engine is None
         self._lock = threading.Lock()
@@ -175,6 +177,7 @@ class Runtime:
             dtype=self._dtype,
             device=self._device,
             offline=self._offline,
+            backend=self._backend,
             config=EngineConfig(kv_budget_bytes=self._kv_budget_bytes),
         )
 
