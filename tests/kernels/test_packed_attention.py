@@ -9,16 +9,23 @@ from agentrt_kernels.lora_attention import packed
 from agentrt_kernels.lora_attention.addresses import Addresses
 from agentrt_kernels.lora_attention.launch import Workspace, attend_planned
 from agentrt_kernels.lora_attention.plan import choose_blocks, make_plan
-from tests.kernels.steps import assert_close, random_step
+from agentrt_kernels.testing import Shape, Wish, exact, random_step, stock
+from tests.kernels.bounds import assert_within
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 
+def make(passes, dtype=torch.float32, seed=0, **shape):
+    return random_step([Wish(*each) for each in passes], Shape(**shape), dtype=dtype, seed=seed)
+
+
+def assert_close(got, step):
+    assert_within(got, exact(step), stock(step))
+
+
 def run_torch(step):
     packed.check_tables(step.positions, step.passes, step.cache)
-    return packed.attend(
-        step.q, step.positions, step.passes, step.cache, scale=step.scale, window=step.window
-    )
+    return packed.attend(step.q, step.positions, step.passes, step.cache, scale=step.scale, window=step.window)
 
 
 def run_triton(step, *, programs=1, min_split_keys=256):
@@ -46,6 +53,7 @@ def rows(start, end):
 
 
 RAGGED = [
+    # keys, queries, adapter, first position with a column
     (70, rows(63, 70), 0, 0),  # some new rows over a prefix
     (41, [40], 1, 10),  # decode, the column begins late
     (33, rows(0, 33), None, 0),  # a whole prompt without an adapter
@@ -74,7 +82,7 @@ GRID = [
 @pytest.mark.parametrize("case", range(len(GRID)))
 def test_torch_step_equals_the_definition(case, dtype):
     passes, group, kv_heads, d, ranks, window = GRID[case]
-    step = random_step(passes, group=group, kv_heads=kv_heads, d=d, ranks=ranks, window=window, dtype=dtype, seed=case)
+    step = make(passes, group=group, kv_heads=kv_heads, d=d, ranks=ranks, window=window, dtype=dtype, seed=case)
     assert_close(run_torch(step), step)
 
 
@@ -82,7 +90,7 @@ def test_torch_step_equals_the_definition(case, dtype):
 @pytest.mark.parametrize("case", range(len(GRID)))
 def test_triton_step_equals_the_definition(case, dtype):
     passes, group, kv_heads, d, ranks, window = GRID[case]
-    step = random_step(passes, group=group, kv_heads=kv_heads, d=d, ranks=ranks, window=window, dtype=dtype, seed=case)
+    step = make(passes, group=group, kv_heads=kv_heads, d=d, ranks=ranks, window=window, dtype=dtype, seed=case)
     assert_close(run_triton(step), step)
 
 
@@ -90,7 +98,7 @@ def test_triton_step_equals_the_definition(case, dtype):
 @pytest.mark.parametrize("window", [None, 45])
 def test_split_keys_are_put_together_as_one_attention(dtype, window):
     """Some rows see nothing of some parts, some parts hold nothing of the column."""
-    step = random_step(RAGGED + DECODE, group=3, d=24, ranks=(5, 9), window=window, dtype=dtype)
+    step = make(RAGGED + DECODE, group=3, d=24, ranks=(5, 9), window=window, dtype=dtype)
     assert_close(run_triton(step, programs=10_000, min_split_keys=1), step)
 
 
@@ -98,25 +106,25 @@ def test_split_keys_are_put_together_as_one_attention(dtype, window):
 @pytest.mark.parametrize("rotate", [True, False])
 @pytest.mark.parametrize("run", [run_torch, run_triton])
 def test_a_key_term_is_rotated_by_the_keys_position(run, rotate, dtype):
-    step = random_step(RAGGED, group=2, d=32, ranks=(4, 7), key_rank=5, rotate=rotate, dtype=dtype)
+    step = make(RAGGED, group=2, d=32, ranks=(4, 7), key_rank=5, rotate=rotate, dtype=dtype)
     assert_close(run(step), step)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("run", [run_torch, run_triton])
 def test_low_rank_rows_may_be_fp32_beside_half_precision_values(run, dtype):
-    step = random_step(RAGGED, group=2, d=32, ranks=(4, 7), dtype=dtype, low_dtype=torch.float32)
+    step = make(RAGGED, group=2, d=32, ranks=(4, 7), dtype=dtype, low_dtype=torch.float32)
     assert_close(run(step), step)
 
 
 def test_no_adapter_anywhere():
-    step = random_step([(50, [49], None, 0), (20, rows(10, 20), None, 0)], group=4, d=64)
+    step = make([(50, [49], None, 0), (20, rows(10, 20), None, 0)], group=4, d=64)
     assert_close(run_triton(step), step)
 
 
 def test_queries_may_lie_apart_in_memory():
     """transformers hands over [1, H, rows, d]."""
-    step = random_step(RAGGED, group=2, d=32)
+    step = make(RAGGED, group=2, d=32)
     step.q = step.q.transpose(0, 1).contiguous().transpose(0, 1)
     assert_close(run_triton(step), step)
 
@@ -136,7 +144,7 @@ def test_random_steps(seed):
         selected = sorted(torch.randperm(keys, generator=generator)[:count].tolist())
         queries = pick([rows(keys - count, keys), selected])
         passes.append((keys, queries, pick([None, 0, 1, 1]), pick([0, keys // 2])))
-    step = random_step(
+    step = make(
         passes,
         group=pick([1, 3, 4, 8]),
         kv_heads=pick([1, 2]),
@@ -164,14 +172,14 @@ def test_random_steps(seed):
     ],
 )
 def test_a_cache_that_cannot_be_read_is_refused_by_name(argument, broken):
-    step = random_step(DECODE)
+    step = make(DECODE)
     with pytest.raises(ValueError, match=argument):
         packed.check_tensors(step.q, broken(step.cache))
 
 
 @pytest.mark.parametrize("d", [15, 257])
 def test_a_head_dim_out_of_range_is_refused(d):
-    step = random_step([(3, [2], None, 0)], d=d)
+    step = make([(3, [2], None, 0)], d=d)
     with pytest.raises(ValueError, match=f"q: head_dim {d} is not supported"):
         packed.check_tensors(step.q, step.cache)
 
@@ -187,7 +195,7 @@ def test_a_head_dim_out_of_range_is_refused(d):
     ],
 )
 def test_tables_out_of_range_are_found(argument, change):
-    step = random_step([(6, [5], 0, 0)])
+    step = make([(6, [5], 0, 0)])
     (only,) = step.passes
     runs = list(only.runs)
     runs[-1] = change(runs[-1])
@@ -196,11 +204,9 @@ def test_tables_out_of_range_are_found(argument, change):
 
 
 def test_long_programs_start_first_and_parts_cover_every_key():
-    step = random_step(RAGGED, group=2)
+    step = make(RAGGED, group=2)
     blocks = choose_blocks(66, 2, 16, torch.float16)
-    plan = make_plan(
-        step.positions, step.passes, blocks, group=2, kv_heads=2, programs=99, min_split_keys=1
-    )
+    plan = make_plan(step.positions, step.passes, blocks, group=2, kv_heads=2, programs=99, min_split_keys=1)
     work = plan.work.tolist()
     lengths = [item[5] - item[4] for item in work]
     assert lengths == sorted(lengths, reverse=True)

@@ -3,7 +3,6 @@
 from functools import cache
 
 import torch
-import triton
 
 from agentrt_kernels.lora_attention.addresses import Addresses
 from agentrt_kernels.lora_attention.plan import Plan

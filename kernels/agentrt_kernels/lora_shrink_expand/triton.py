@@ -149,7 +149,7 @@ def expand_kernel(
     m_n = o_n < num_out
     o_row = (first + o_m).to(tl.int64)
     b_low = tl.zeros([BLOCK_M, BLOCK_R], tl.float32)
-    for part in range(0, slices):
+    for part in range(slices):
         o_low = (part * num_rows + o_row) * BLOCK_R
         b_low += tl.load(p_low + o_low[:, None] + o_r[None, :], m_m[:, None], 0.0)
     b_up = tl.load(p_up + o_r[:, None] * num_out + o_n[None, :], (o_r < rank)[:, None] & m_n[None, :], 0.0)
