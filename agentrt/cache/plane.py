@@ -66,7 +66,8 @@ class Plane:
         self.spec = spec
         self.pool = SlotPool(segment_slots)
         self._device = device
-        self._poison = poison
+        self.poisons = poison
+        """Whether fresh slots are filled with NaN: a plane under test."""
         self._starts: list[int] = []
         self._segments: list[dict[str, list[torch.Tensor]]] = []  # per segment: part -> per layer [slots, *shape]
 
@@ -94,7 +95,7 @@ class Plane:
 
     def poison(self, runs: Iterable[Run]) -> None:
         """Fill freed or fresh slots with NaN where the store asks for it, so that a stale read shows."""
-        if self._poison:
+        if self.poisons:
             for run in runs:
                 for part in self.spec.parts:
                     for layer in range(self.spec.num_layers):

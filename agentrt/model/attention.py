@@ -32,8 +32,8 @@ def attend(
     assert not any(extra.get(name) is not None for name in _UNSUPPORTED), "refused when the backbone was loaded"
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     if step.kernels is not None:
-        rows = (each[0].transpose(0, 1) for each in (query, key, value))
-        return step.kernels.attend(layer, *rows, scaling, sliding_window)[None], None
+        q, k, v = (each[0].transpose(0, 1) for each in (query, key, value))
+        return step.kernels.attend(layer, q, k, v, scaling, sliding_window)[None], None
     keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [rows, Hkv, d]
     for start, end, stretch in step.kv_writes:
         whole = end - start == len(keys)

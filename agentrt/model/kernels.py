@@ -60,11 +60,13 @@ class _Terms(NamedTuple):
 
 
 class StepKernels:
-    """Owned by a backbone's StepContext. `begin` announces a step; tables are made when a layer first asks."""
+    """Owned by a backbone's StepContext. `begin` announces a step; tables are made when a layer first asks.
 
-    def __init__(self, device: torch.device, *, debug: bool = False) -> None:
+    Where planes are poisoned, as in tests, tables are checked against the tensors before a kernel reads them.
+    """
+
+    def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._debug = debug
         self._attention_scratch = Workspace(device)
         self._low_scratch = Workspace(device)
         self._known: WeakKeyDictionary[Plane, _Known] = WeakKeyDictionary()
@@ -121,7 +123,7 @@ class StepKernels:
         tables = self._rows()
         pieces = tables.value_rows if site.projection == "v_proj" else tables.all_rows
         if terms is not None and len(pieces):
-            (scratch,) = self._low_scratch.take(lora_shrink_expand.scratch_size(*x.shape, terms.max_rank))
+            (scratch,) = self._low_scratch.take(lora_shrink_expand.scratch_size(x.shape[0], x.shape[1], terms.max_rank))
             lora_shrink_expand.shrink_expand(x, out, pieces, *terms, scratch, few_rows=tables.few)
 
     def _rows(self) -> _Tables:
@@ -145,7 +147,8 @@ class StepKernels:
                 lr_project.table(deposits, len(context.adapters.value_names)),
                 *map(lora_shrink_expand.table, spans),
             ]
-            self._tables = _Tables(*upload(tables, self._device), longest <= FEW_ROWS)
+            append, low, all_rows, value_rows = upload(tables, self._device)
+            self._tables = _Tables(append, low, all_rows, value_rows, longest <= FEW_ROWS)
         return self._tables
 
     def _deposits(self, places: Mapping[int, int]) -> list[Deposit]:
@@ -165,7 +168,7 @@ class StepKernels:
     def _plan(self, known: _Known, query: torch.Tensor, kv_heads: int, window: int | None) -> Plan:
         passes = [self._pass(reader, known) for reader in self._context.readers]
         cache = known.addresses.caches[0]
-        if self._debug:
+        if any(plane.poisons for plane in self._planes.values()):
             check_tables(self._positions, passes, cache)
         group = query.shape[1] // kv_heads
         tallest = max(each.end - each.start for each in passes) * group

@@ -4,13 +4,17 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from benchmarks.machine import describe
+
+if TYPE_CHECKING:
+    from benchmarks.gpu_stages.llama import Llama
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,13 @@ class Setup:
     model: dict[str, Any]
     repeats: int
     smoke: bool
+
+    @cached_property
+    def llama(self) -> "Llama":
+        """The model of the stages that need one."""
+        from benchmarks.gpu_stages.llama import Llama
+
+        return Llama(self)
 
     def describe(self) -> dict[str, Any]:
         return {"machine": describe(), "dtype": str(self.dtype).removeprefix("torch."), "smoke": self.smoke}
@@ -107,7 +118,7 @@ class Report:
             return
         try:
             value = measure()
-        except (RuntimeError, ValueError) as error:  # out of memory is a RuntimeError
+        except Exception as error:  # whatever it is, time on a device is not to be lost
             value = {"error": f"{type(error).__name__}: {error}"}
         self.result.setdefault(stage, {})[name] = value
         self.result["elapsed_s"] = round(time.monotonic() - self._start, 1)

@@ -1,4 +1,4 @@
-"""Random packed steps, what they must give in fp64, and the one error bound of all kernels: for tests and benchmarks."""
+"""For tests and benchmarks: random packed steps, what they give in fp64, and the one error bound of all kernels."""
 
 import itertools
 from collections.abc import Sequence
@@ -83,7 +83,8 @@ def random_step(
         edges = sorted({0, keys, ranked, *torch.randint(1, keys + 1, (3,), generator=generator).tolist()})
         of = adapter or 0
         full = Dense(
-            *(torch.zeros(keys, heads, d, dtype=dtype) for _ in range(2)),
+            torch.zeros(keys, heads, d, dtype=dtype),
+            torch.zeros(keys, heads, d, dtype=dtype),
             torch.zeros(keys, ranks[of], dtype=low_dtype),
             torch.zeros(keys, shape.key_rank, dtype=low_dtype),
         )
@@ -105,7 +106,7 @@ def random_step(
             runs.append(Run(low, size, kv, column, column if lrk else None))
         start = len(step.positions)
         step.passes.append(Pass(start, start + len(queries), tuple(runs), adapter))
-        step.dense.append(Dense(*(each.to(device) for each in full)))
+        step.dense.append(Dense._make(each.to(device) for each in full))
         step.positions += queries
     assert max(free[0], free[2]) <= slots // 2
     up = [randn(rank, heads, d).to(low_dtype) for rank in ranks]
@@ -115,7 +116,7 @@ def random_step(
     if key_ranks and shape.rotate:
         angles = torch.arange(max(wish.keys for wish in wishes))[:, None] * 0.3 ** torch.arange(d // 2)
         rotary = (_twice(angles.cos()).to(device), _twice(angles.sin()).to(device))
-    step.cache = Cache(*parts, rotary)
+    step.cache = Cache._make([*parts, rotary])
     step.q = randn(len(step.positions), heads * shape.group, d).to(device, dtype)
     return step
 

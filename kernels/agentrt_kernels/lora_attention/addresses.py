@@ -50,8 +50,10 @@ class Addresses:
         return cls(
             caches,
             _table(kv, device),
-            *(_table([layer[part] for layer in low], device) for part in (0, 1)),
-            *(_table([layer[part] for layer in ups], device) for part in (0, 1)),
+            _table([layer[0] for layer in low], device),
+            _table([layer[1] for layer in low], device),
+            _table([layer[0] for layer in ups], device),
+            _table([layer[1] for layer in ups], device),
             align=_divides([row, *(address for layer in kv for pair in layer for address in pair)], 16),
             lr_align=_divides([n for x in lows for n in (x.data_ptr(), x.stride(0) * x.element_size())], 16),
         )

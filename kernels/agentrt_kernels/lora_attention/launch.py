@@ -1,6 +1,7 @@
 """Launches the Triton kernels of `lora_attention` for one layer of a planned step. Imports triton: import it late."""
 
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -23,7 +24,7 @@ class Workspace:
         total = sum(sizes)
         if total > len(self._flat):
             self._flat = self._flat.new_empty(2 * total)
-        return self._flat[:total].split(sizes)
+        return torch.split(self._flat[:total], list(sizes))
 
 
 def attend_planned(
@@ -60,7 +61,14 @@ def attend_planned(
     cos, sin = like.rotary or (addresses.kv, addresses.kv)
     up_type = element(like.up[0].dtype) if low else None
     lr_dtype = (low or low_k or like.k)[0].dtype
-    shared = {"KV_HEADS": kv_heads, "GROUP": group, "D": d, "BLOCK_M": m, "BLOCK_D": block_d, "BLOCK_R": block_r}
+    shared: dict[str, Any] = {
+        "KV_HEADS": kv_heads,
+        "GROUP": group,
+        "D": d,
+        "BLOCK_M": m,
+        "BLOCK_D": block_d,
+        "BLOCK_R": block_r,
+    }
     shared |= {"UP_TYPE": up_type, "UPCAST": upcasts(q.dtype), "num_warps": plan.blocks.num_warps}
     attend_kernel[(len(plan.work), kv_heads)](
         q,

@@ -36,13 +36,15 @@ def choose_blocks(tallest: int, group: int, head_dim: int, dtype: torch.dtype, k
     """`tallest`: query rows times group of the largest pass. Chosen so that sm_90 keeps its sums in registers."""
     m = 16 if tallest <= 16 else 64 if tallest <= 64 else 128
     n = 64 if head_dim <= 128 else 32
-    if dtype == torch.float32:  # no tensor cores: products are unrolled multiply-adds
+    full = dtype == torch.float32
+    if full:  # no tensor cores: products are unrolled multiply-adds
         m, n = min(m, 32), 32 if head_dim <= 128 else 16
     elif key_rank:  # the key term takes registers
         m, n = min(m, 64), 32
     while m < group:
         m *= 2
-    return Blocks(m, n, 8 if m >= 128 or head_dim > 128 or key_rank else 4, 3 if m == 16 else 2)
+    large = m >= 128 or head_dim > 128 or bool(key_rank) or (full and m > 16)
+    return Blocks(m, n, 8 if large else 4, 3 if m == 16 else 2)
 
 
 @dataclass(frozen=True)
@@ -98,17 +100,18 @@ def make_plan(
         if parts > 1:
             split.append((tile.row, tile.rows, adapter, num_parts, num_parts + parts))
         for low, high in itertools.pairwise(edges):
-            runs = _between(tile.owner.runs, low, high, first_run[id(tile.owner)])
+            within = _between(tile.owner.runs, low, high, first_run[id(tile.owner)])
             part = num_parts if parts > 1 else -1
             num_parts += parts > 1
-            work.append((tile.row, tile.rows, *runs, low, high, tile.visible, adapter, part))
+            work.append((tile.row, tile.rows, *within, low, high, tile.visible, adapter, part))
     work.sort(key=lambda item: item[4] - item[5])
     runs = [_entry(run) for each in passes for run in each.runs]
     rows = [(position,) for position in positions]
-    at, *tables = upload(
+    at, items, entries, tiles_split = upload(
         [Table(rows, 1), Table(work, WORK_WIDTH), Table(runs, RUN_WIDTH), Table(split, TILE_WIDTH)], device
     )
-    return Plan(blocks, window, at.view(-1), *tables, num_parts, adapted=any(item[7] >= 0 for item in work))
+    adapted = any(item[7] >= 0 for item in work)
+    return Plan(blocks, window, at.view(-1), items, entries, tiles_split, num_parts, adapted)
 
 
 class _Tile(NamedTuple):
