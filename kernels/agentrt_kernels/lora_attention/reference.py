@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import torch
 
-SPLIT_KEYS = 512
-"""From this many keys on, two halves read in parallel pay for putting them together."""
+SPREAD_KEYS = 512
+"""From this many keys on, work for every thread pays for reading the keys once a query head."""
 
 
 class Block(NamedTuple):
@@ -104,10 +104,7 @@ def _visible(blocks: Sequence[Block], q_start: int, window: int) -> list[Block]:
 def _mask(
     q_start: int, n: int, block: Block, window: int | None, dtype: torch.dtype
 ) -> tuple[int, torch.Tensor | None]:
-    """First row that sees any key of the block, and an additive mask [n', T]; None where all is visible.
-
-    Hidden keys get a large finite penalty: a row that sees none of a block ends with weight zero, not NaN.
-    """
+    """First row that sees any key of the block, and an additive mask [n', T]; None where all is visible."""
     last = q_start + n - 1
     if block.end <= q_start + 1 and (window is None or block.start > last - window):
         return 0, None
@@ -117,8 +114,8 @@ def _mask(
     hidden = positions > rows
     if window is not None:
         hidden |= positions <= rows - window
-    penalty = -3e4 if dtype == torch.float16 else -1e30
-    return first_row, torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, penalty)
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, _penalty(dtype))
+    return first_row, mask
 
 
 def _attend_fused(q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None) -> _Partial:
@@ -170,38 +167,37 @@ def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, win
 def _decode(q: torch.Tensor, block: Block, up: torch.Tensor | None, scale: float) -> torch.Tensor:
     """`_attend_fused` for one query over one block, where every call counts: no merge of blocks, few views.
 
-    Flash attention works one head a thread at a time. Where that leaves threads idle, long keys are read as two
-    halves; of an odd number the middle key is in both, and masked in the second.
+    Flash attention gives each thread whole (batch, head) units. The units are the key heads, a group's queries
+    sharing each read of the keys; where that leaves threads idle and the keys are long, they are the query heads.
     """
     _, heads, d = q.shape
-    kv_heads, keys = block.k.shape[1], len(block.k)
-    halves = 2 if keys >= SPLIT_KEYS and kv_heads % torch.get_num_threads() else 1
-    half = -(-keys // halves)
-    rows = q.view(1, kv_heads, heads // kv_heads, d).expand(halves, -1, -1, -1)
-    mask = None
-    if halves * half > keys:
-        mask = q.new_zeros(halves, 1, 1, half)
-        mask[1, ..., 0] = -3e4 if q.dtype == torch.float16 else -1e30
-        mask = mask.expand(halves, kv_heads, heads // kv_heads, half)
+    keys, kv_heads = block.k.shape[:2]
+    group = heads // kv_heads
+    spread = keys >= SPREAD_KEYS and bool(kv_heads % torch.get_num_threads())
+    rows = q.view((kv_heads, group, 1, d) if spread else (1, kv_heads, group, d))
 
-    def flash(values: torch.Tensor, stride: int) -> tuple[torch.Tensor, torch.Tensor]:
-        out: tuple[torch.Tensor, torch.Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            rows, split(block.k, d), split(values, stride), attn_mask=mask, scale=scale
-        )
-        return out
-
-    def split(x: torch.Tensor, head_stride: int) -> torch.Tensor:
+    def units(x: torch.Tensor, head_stride: int) -> torch.Tensor:
         row = x.stride(0)
-        return x.as_strided((halves, kv_heads, half, d), ((keys - half) * row, head_stride, row, 1))
+        if spread:
+            return x.as_strided((kv_heads, group, keys, d), (head_stride, 0, row, 1))
+        return x.as_strided((1, kv_heads, keys, d), (0, head_stride, row, 1))
 
-    out, lse = flash(block.v, d)
-    weights = lse.softmax(0).unsqueeze(-1) if halves > 1 else None
-    out = out[0] if weights is None else (out * weights).sum(0)
+    k = units(block.k, d)
+
+    def flash(values: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(rows, k, values, scale=scale)[0]
+        return out.view(kv_heads, group, d)
+
+    out = flash(units(block.v, d))
     if block.lr is not None and block.wide is not None and up is not None:
-        term = flash(block.wide, 0)[0][..., : block.lr.shape[1]]
-        term = term[0] if weights is None else (term * weights).sum(0)
-        out = out + term.to(up.dtype) @ up.transpose(0, 1)
-    return out.to(q.dtype).reshape(1, heads, d)
+        term = flash(units(block.wide, 0))[..., : up.shape[0]]
+        out = torch.bmm(term.to(up.dtype), up.transpose(0, 1)).add_(out)
+    return out.to(q.dtype).view(1, heads, d)
+
+
+def _penalty(dtype: torch.dtype) -> float:
+    """Hides a score: large but finite, so that a row that sees none of a block ends with weight zero, not NaN."""
+    return -3e4 if dtype == torch.float16 else -1e30
 
 
 def _merge(partials: Sequence[_Partial], n: int) -> tuple[torch.Tensor, torch.Tensor | None]:
