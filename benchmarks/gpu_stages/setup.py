@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
+import triton
 
 from benchmarks.machine import describe
 
@@ -43,7 +44,10 @@ class Setup:
         return Llama(self)
 
     def describe(self) -> dict[str, Any]:
-        return {"machine": describe(), "dtype": str(self.dtype).removeprefix("torch."), "smoke": self.smoke}
+        """What a result declares, in plain JSON types."""
+        sizes = {f"attention_{name}": getattr(self, name) for name in ("heads", "kv_heads", "head_dim", "rank")}
+        machine = {**describe(), "triton": triton.__version__}
+        return {"machine": machine, "dtype": str(self.dtype).removeprefix("torch."), "smoke": self.smoke, **sizes}
 
     def seconds(self, run: Callable[[], object]) -> float:
         """Median time of one call; the first call, which compiles, is not counted."""
@@ -84,6 +88,7 @@ TINY = {
     "head_dim": 16,
     "vocab_size": 211,
     "max_position_embeddings": 512,
+    "rope_theta": 10000.0,
 }
 
 
