@@ -38,4 +38,5 @@ def test_every_launch_compiles_for_sm_90(tmp_path):
         assert each["shared_bytes"] <= 227 * 1024, name  # what a multiprocessor has
     for name, each in attention.items():
         assert each["wide_copies"] > 0, name  # rows are read 16 bytes at a time, asynchronously
+        assert each["spilled_bytes"] <= 256, name  # a thread
         assert each["products"] > 0 or name.startswith("fp32:"), name  # on tensor cores

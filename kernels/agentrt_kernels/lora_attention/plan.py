@@ -15,9 +15,9 @@ from agentrt_kernels.lora_attention.packed import Pass, Run
 from agentrt_kernels.tables import Table, upload
 
 PROGRAMS: Final = 264
-"""Programs to aim for where keys can be split: two for each of an H100's or H200's 132 multiprocessors."""
-MIN_SPLIT_KEYS: Final = 256
-"""Shorter parts cost more in the combine than they save."""
+"""Programs that one pass aims for: two for each of an H100's or H200's 132 multiprocessors."""
+MIN_SPLIT_KEYS: Final = 512
+"""A part stores its sums in fp32, and the combine reads them: 7 % of what 512 keys cost in a decode step."""
 WORK_WIDTH: Final = 9
 RUN_WIDTH: Final = 8
 TILE_WIDTH: Final = 5
@@ -80,30 +80,31 @@ def make_plan(
     min_split_keys: int = MIN_SPLIT_KEYS,
     device: torch.device | str = "cpu",
 ) -> Plan:
-    """Cut every pass into tiles of queries, and long tiles into parts where there are too few to fill the device.
+    """Cut every pass into tiles of queries, and their keys into parts where the tiles are too few to fill the device.
 
-    `group` query heads share one of `kv_heads` key/value heads; `programs` is how many to aim for.
+    `group` query heads share one of `kv_heads` key/value heads; `programs` is how many a pass aims for. How a pass
+    is cut depends on nothing but itself, so its sums have the same order in any company.
     """
-    tiles = [tile for each in passes for tile in _tiles(positions, each, blocks.m // group, window)]
-    total = sum(tile.high - tile.low for tile in tiles) * kv_heads
-    share = max(min_split_keys, -(-total // programs), blocks.n)
-    share = -(-share // blocks.n) * blocks.n
-    starts = list(itertools.accumulate((len(each.runs) for each in passes), initial=0))
-    first_run = {id(each): start for each, start in zip(passes, starts, strict=False)}
+    first_run = num_parts = 0
     work: list[tuple[int, ...]] = []
     split: list[tuple[int, ...]] = []
-    num_parts = 0
-    for tile in tiles:
-        adapter = -1 if tile.owner.adapter is None else tile.owner.adapter
-        edges = [*range(tile.low, tile.high, share), tile.high]
-        parts = len(edges) - 1
-        if parts > 1:
-            split.append((tile.row, tile.rows, adapter, num_parts, num_parts + parts))
-        for low, high in itertools.pairwise(edges):
-            within = _between(tile.owner.runs, low, high, first_run[id(tile.owner)])
-            part = num_parts if parts > 1 else -1
-            num_parts += parts > 1
-            work.append((tile.row, tile.rows, *within, low, high, tile.visible, adapter, part))
+    for each in passes:
+        adapter = -1 if each.adapter is None else each.adapter
+        tiles = _tiles(positions, each, blocks.m // group, window)
+        total = sum(tile.high - tile.low for tile in tiles) * kv_heads
+        share = max(min_split_keys, -(-total // programs))
+        share = -(-share // blocks.n) * blocks.n
+        for tile in tiles:
+            edges = [*range(tile.low, tile.high, share), tile.high]
+            parts = len(edges) - 1
+            if parts > 1:
+                split.append((tile.row, tile.rows, adapter, num_parts, num_parts + parts))
+            for low, high in itertools.pairwise(edges):
+                within = _between(each.runs, low, high, first_run)
+                part = num_parts if parts > 1 else -1
+                num_parts += parts > 1
+                work.append((tile.row, tile.rows, *within, low, high, tile.visible, adapter, part))
+        first_run += len(each.runs)
     work.sort(key=lambda item: item[4] - item[5])
     runs = [_entry(run) for each in passes for run in each.runs]
     rows = [(position,) for position in positions]
@@ -115,7 +116,6 @@ def make_plan(
 
 
 class _Tile(NamedTuple):
-    owner: Pass
     row: int
     rows: int
     low: int  # keys [low, high) are seen by some row,
@@ -129,7 +129,7 @@ def _tiles(positions: Sequence[int], each: Pass, rows: int, window: int | None) 
         end = min(row + rows, each.end)
         first, last = positions[row], positions[end - 1]
         low = 0 if window is None else max(0, first - window + 1)
-        tiles.append(_Tile(each, row, end - row, low, last + 1, first + 1))
+        tiles.append(_Tile(row, end - row, low, last + 1, first + 1))
     return tiles
 
 
