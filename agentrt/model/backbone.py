@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from agentrt.cache.layout import Layout
 from agentrt.cache.plane import Plane
-from agentrt.errors import BackboneError
+from agentrt.errors import AdapterError, BackboneError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME, register
 from agentrt.model.compute import ComputeThread
@@ -24,6 +24,7 @@ from agentrt.model.projections import AdaptedLinear
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Step
 from agentrt_kernels.dispatch import Backend, resolve
+from agentrt_kernels.limits import MAX_RANK
 
 if TYPE_CHECKING:
     from agentrt.model.kernels import StepKernels
@@ -110,9 +111,17 @@ class Backbone:
         Raises AdapterError naming the adapter, the feature and the fix.
         """
         dtype = torch.float32 if self.device.type == "cpu" else self.dtype
-        return self.compute.call(
+        adapters: AdapterSet = self.compute.call(
             AdapterSet.load, folders, self.shapes, base_names=self.names, dtype=dtype, device=self.device
         )
+        for name, sites in adapters.weights.items():
+            rank = max((weights.rank for weights in sites.values()), default=0)
+            if self.backend == "triton" and rank > MAX_RANK:
+                raise AdapterError(
+                    f"adapter {name!r} has rank {rank}, the Triton kernels take {MAX_RANK} at most; "
+                    "use backend reference"
+                )
+        return adapters
 
     def synchronize(self) -> None:
         """Wait until the device has done what it was given; for timing."""

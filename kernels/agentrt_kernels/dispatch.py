@@ -1,16 +1,14 @@
 """Which implementation of the kernels runs: Triton, or the torch references."""
 
-from typing import Final, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
-from agentrt_kernels.lora_attention.packed import HEAD_DIMS
+from agentrt_kernels.limits import DTYPES, check_head_dim
 from agentrt_kernels.machine import installed, interprets
 
 Backend = Literal["auto", "triton", "reference"]
 Resolved = Literal["triton", "reference"]
-
-DTYPES: Final = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def resolve(backend: Backend, device: torch.device | str, *, head_dim: int, dtype: torch.dtype) -> Resolved:
@@ -32,8 +30,10 @@ def resolve(backend: Backend, device: torch.device | str, *, head_dim: int, dtyp
 
 
 def _obstacle(device: torch.device, head_dim: int, dtype: torch.dtype) -> str | None:
-    if not HEAD_DIMS[0] <= head_dim <= HEAD_DIMS[1]:
-        return f"head_dim {head_dim} is not in {HEAD_DIMS[0]} to {HEAD_DIMS[1]}"
+    try:
+        check_head_dim("the model", head_dim)
+    except ValueError as error:
+        return str(error)
     if dtype not in DTYPES:
         return f"dtype {dtype} is not supported"
     if not installed():

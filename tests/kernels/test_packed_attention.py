@@ -174,14 +174,26 @@ def test_random_steps(seed):
 def test_a_cache_that_cannot_be_read_is_refused_by_name(argument, broken):
     step = make(DECODE)
     with pytest.raises(ValueError, match=argument):
-        packed.check_tensors(step.q, broken(step.cache))
+        packed.check_cache(broken(step.cache))
 
 
 @pytest.mark.parametrize("d", [15, 257])
 def test_a_head_dim_out_of_range_is_refused(d):
     step = make([(3, [2], None, 0)], d=d)
-    with pytest.raises(ValueError, match=f"q: head_dim {d} is not supported"):
-        packed.check_tensors(step.q, step.cache)
+    for run in (run_torch, run_triton):
+        with pytest.raises(ValueError, match=f"k: head_dim {d} is not supported"):
+            run(step)
+
+
+@pytest.mark.parametrize("run", [run_torch, run_triton])
+def test_queries_that_differ_from_the_keys_are_refused(run):
+    step = make(DECODE)
+    q, step.q = step.q, step.q.half()
+    with pytest.raises(ValueError, match="q: dtype"):
+        run(step)
+    step.q = torch.cat((q, q), 2)
+    with pytest.raises(ValueError, match="q: 2 heads of 32"):
+        run(step)
 
 
 @pytest.mark.parametrize(

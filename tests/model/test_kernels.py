@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agentrt.engine import Engine, EngineConfig
-from agentrt.errors import BackboneError
+from agentrt.errors import AdapterError, BackboneError
 from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling
 from agentrt.model.tiny import tiny_adapter, tiny_model
@@ -63,8 +63,16 @@ def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets):
 
 def test_triton_is_refused_by_name_where_it_cannot_run(tiny):
     model = tiny_model(head_dim=8)
-    with pytest.raises(BackboneError, match="backend: triton cannot run here: head_dim 8"):
+    with pytest.raises(BackboneError, match="backend: triton cannot run here: the model: head_dim 8 is not supported"):
         Backbone(model, backend="triton")
+
+
+def test_an_adapter_beyond_the_kernels_rank_is_refused_at_load(tmp_path):
+    model = tiny_model(head_dim=16)
+    folder = tiny_adapter(model, tmp_path / "plan", r=129)
+    with pytest.raises(AdapterError, match="adapter 'plan' has rank 129, the Triton kernels take 128 at most"):
+        Backbone(copy.deepcopy(model), backend="triton").load_adapters({"plan": folder})
+    Backbone(model).load_adapters({"plan": folder})
 
 
 def test_explicit_beats_automatic():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from agentrt_kernels.lora_attention.packed import Cache
+from agentrt_kernels.lora_attention.packed import Cache, check_cache
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Addresses:
     def of(cls, caches: Sequence[Cache]) -> "Addresses":
         """`caches`: one a layer, alike but for their tensors' addresses. Raises ValueError for what is not."""
         first = caches[0]
+        check_cache(first)
         for name in Cache._fields[:6]:
             for cache in caches:
                 for tensor in getattr(cache, name):

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from agentrt_kernels.lora_attention.addresses import Addresses
+from agentrt_kernels.lora_attention.packed import check_tensors
 from agentrt_kernels.lora_attention.plan import Plan
 from agentrt_kernels.lora_attention.triton import attend_kernel, combine_kernel
 from agentrt_kernels.machine import block, element, upcasts
@@ -46,8 +47,7 @@ def attend_planned(
     num_rows, heads = q.shape[:2]
     if q.stride(2) != 1:
         raise ValueError("q: the last dimension must be contiguous")
-    if q.dtype != like.k[0].dtype or q.shape[2] != d:
-        raise ValueError(f"q: {q.dtype} of head_dim {q.shape[2]}, but k is {like.k[0].dtype} of {d}")
+    check_tensors(q, like)
     if out is None:
         out = torch.empty(num_rows, heads, d, dtype=q.dtype, device=q.device)
     low = like.lr if plan.adapted else ()

@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 import torch
 
+from agentrt_kernels.limits import check_head_dim, check_rank
 from agentrt_kernels.lora_attention.reference import Block, lora_attention
-
-HEAD_DIMS = (16, 256)
-MAX_RANK = 128
 
 
 class Place(NamedTuple):
@@ -73,6 +71,7 @@ def attend(
 
     A row sees the keys of its pass at positions up to its own. Rows of a pass may be any rising selection.
     """
+    check_cache(cache)
     check_tensors(q, cache)
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     for each in passes:
@@ -87,23 +86,33 @@ def attend(
 def check_tensors(q: torch.Tensor, cache: Cache) -> None:
     """Raises ValueError naming the argument that no implementation takes."""
     _, heads, d = q.shape
-    kv_heads = cache.k[0].shape[1]
-    if not HEAD_DIMS[0] <= d <= HEAD_DIMS[1]:
-        raise ValueError(f"q: head_dim {d} is not supported, only {HEAD_DIMS[0]} to {HEAD_DIMS[1]}")
-    if heads % kv_heads:
-        raise ValueError(f"q: {heads} heads are no multiple of k's {kv_heads}")
-    for name, ndim in (("k", 3), ("v", 3), ("lr", 2), ("up", 3), ("lrk", 2), ("key_up", 3)):
+    _, kv_heads, key_dim = cache.k[0].shape
+    if d != key_dim or heads % kv_heads:
+        raise ValueError(f"q: {heads} heads of {d} do not go with k's {kv_heads} of {key_dim}")
+    if q.dtype != cache.k[0].dtype:
+        raise ValueError(f"q: dtype {q.dtype} differs from k's {cache.k[0].dtype}")
+
+
+def check_cache(cache: Cache) -> None:
+    """Raises ValueError naming the part that no implementation takes."""
+    for name in ("k", "v", "up", "key_up", "lr", "lrk"):
+        dimensions = 2 if name in ("lr", "lrk") else 3
         for tensor in getattr(cache, name):
-            if tensor.dim() != ndim:
-                raise ValueError(f"{name}: expected {ndim} dimensions, got shape {tuple(tensor.shape)}")
-            if ndim == 3 and tuple(tensor.shape[1:]) != (kv_heads, d):
-                raise ValueError(f"{name}: rows are {tuple(tensor.shape[1:])}, not {(kv_heads, d)}")
-            rank = tensor.shape[1] if name in ("lr", "lrk") else tensor.shape[0] if "up" in name else 1
-            if "k" != name != "v" and not 1 <= rank <= MAX_RANK:
-                raise ValueError(f"{name}: rank {rank} is not supported, only 1 to {MAX_RANK}")
-            allowed = {q.dtype} if name in ("k", "v") else {q.dtype, torch.float32}
-            if tensor.dtype not in allowed:
-                raise ValueError(f"{name}: dtype {tensor.dtype} does not go with q's {q.dtype}")
+            if tensor.dim() != dimensions:
+                raise ValueError(f"{name}: expected {dimensions} dimensions, got shape {tuple(tensor.shape)}")
+    row, dtype = tuple(cache.k[0].shape[1:]), cache.k[0].dtype
+    check_head_dim("k", row[1])
+    for name in ("k", "v", "up", "key_up"):
+        for tensor in getattr(cache, name):
+            if tuple(tensor.shape[1:]) != row:
+                raise ValueError(f"{name}: rows are {tuple(tensor.shape[1:])}, k's {row}")
+    for name, axis in (("lr", 1), ("lrk", 1), ("up", 0), ("key_up", 0)):
+        for tensor in getattr(cache, name):
+            check_rank(name, tensor.shape[axis])
+    for name in ("k", "v", "lr", "up", "lrk", "key_up"):
+        for tensor in getattr(cache, name):
+            if tensor.dtype != dtype and (name in ("k", "v") or tensor.dtype != torch.float32):
+                raise ValueError(f"{name}: dtype {tensor.dtype} does not go with k's {dtype}")
     if bool(cache.lrk) != bool(cache.key_up):
         raise ValueError("key_up: must be given exactly where lrk is")
 

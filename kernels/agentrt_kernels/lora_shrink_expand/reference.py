@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-MAX_RANK = 128
+from agentrt_kernels.limits import check_rank
 
 
 class Span(NamedTuple):
@@ -43,8 +43,7 @@ def check(x: torch.Tensor, out: torch.Tensor, spans: Sequence[Span], weights: Se
         if term is None:
             continue
         rank = term.down.shape[1]
-        if not 1 <= rank <= MAX_RANK:
-            raise ValueError(f"weights[{index}]: rank {rank} is not supported, only 1 to {MAX_RANK}")
+        check_rank(f"weights[{index}]", rank)
         if tuple(term.down.shape) != (x.shape[1], rank) or tuple(term.up.shape) != (rank, out.shape[1]):
             shapes = (tuple(term.down.shape), tuple(term.up.shape))
             raise ValueError(f"weights[{index}]: shapes {shapes} do not map {x.shape[1]} to {out.shape[1]} numbers")

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 from agentrt_kernels.blocks import dot
+from agentrt_kernels.limits import check_rank
 from agentrt_kernels.lora_shrink_expand.reference import Span, Weights
 from agentrt_kernels.machine import block, element, upcasts
 from agentrt_kernels.tables import Table
@@ -29,6 +30,8 @@ def addresses(weights: Sequence[Weights | None], device: torch.device | str) -> 
     """[adapters, 3] int64: down, up (contiguous both), rank; rank 0 where there is no term."""
     rows = []
     for index, term in enumerate(weights):
+        if term is not None:
+            check_rank(f"weights[{index}]", term.down.shape[1])
         if term is not None and not (term.down.is_contiguous() and term.up.is_contiguous()):
             raise ValueError(f"weights[{index}]: must be contiguous")
         rows.append((0, 0, 0) if term is None else (term.down.data_ptr(), term.up.data_ptr(), term.down.shape[1]))

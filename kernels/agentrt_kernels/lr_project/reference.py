@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 
 from agentrt_kernels.kv_append.reference import Target
-
-MAX_RANK = 128
+from agentrt_kernels.limits import check_rank
 
 
 class Deposit(NamedTuple):
@@ -50,8 +49,7 @@ def check(
 ) -> None:
     """Raises ValueError naming the argument that is wrong; for debugging, reads every target."""
     for index, rank in enumerate(ranks):
-        if not 1 <= rank <= MAX_RANK:
-            raise ValueError(f"ranks[{index}]: rank {rank} is not supported, only 1 to {MAX_RANK}")
+        check_rank(f"ranks[{index}]", rank)
     if tuple(down.shape) != (x.shape[1], sum(ranks)):
         raise ValueError(f"down: shape {tuple(down.shape)}, expected {(x.shape[1], sum(ranks))}")
     if down.dtype not in (x.dtype, torch.float32):

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from agentrt_kernels.blocks import dot
+from agentrt_kernels.limits import check_rank
 from agentrt_kernels.lr_project.reference import Deposit
 from agentrt_kernels.machine import block, element, upcasts
 from agentrt_kernels.tables import Table
@@ -33,6 +34,8 @@ def table(deposits: Sequence[Deposit], num_adapters: int) -> Table:
 
 def column_table(ranks: Sequence[int]) -> Table:
     """For each column of [A_1 | A_2 | …] its adapter and its place in that adapter's rows."""
+    for index, rank in enumerate(ranks):
+        check_rank(f"ranks[{index}]", rank)
     return Table([(adapter, column) for adapter, rank in enumerate(ranks) for column in range(rank)], 2)
 
 
