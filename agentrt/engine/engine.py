@@ -131,7 +131,9 @@ class Engine:
         trajectory.preamble = len(trajectory)
         with self._changed:
             self._check_open()
-            work = SessionWork(trajectory, self.scheme.open(self._layout, self._store, trajectory))
+            sharing = self.scheme.open(self._layout, self._store, trajectory)
+            sharing.may_ride = self._scheduler.ride_rows > 0
+            work = SessionWork(trajectory, sharing)
             self._sessions.append(work)
         return Session(self, work)
 
@@ -337,7 +339,7 @@ class Engine:
             return 0
         if self.config.ride_rows is not None:
             return self.config.ride_rows
-        return self.backbone.compute.call(measure_ride_rows, self.backbone, self.adapters)
+        return measure_ride_rows(self.backbone, self.adapters)
 
     # Helpers, called under the lock.
 

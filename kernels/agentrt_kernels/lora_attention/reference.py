@@ -58,8 +58,8 @@ def lora_attention(
     if up is not None and n * heads >= kv_heads * d:
         blocks = _expand(blocks, up.to(q.dtype))
     fused = q.device.type == "cpu" and all(map(_fusable, blocks))
-    if n == 1 and len(blocks) == 1 and fused:
-        return _decode(q, blocks[0], up, scale)
+    if n == 1 and fused:
+        return _decode(q, blocks, up, scale)
     grouped = q.view(n, kv_heads, heads // kv_heads, d).permute(1, 2, 0, 3)  # [Hkv, G, n, d]
     attend = _attend_fused if fused else _attend_plain
     out, out_lr = _merge([attend(grouped, q_start, block, scale, window) for block in blocks], n)
@@ -164,8 +164,27 @@ def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, win
     return _Partial(first_row, out, out_lr, lse)
 
 
-def _decode(q: torch.Tensor, block: Block, up: torch.Tensor | None, scale: float) -> torch.Tensor:
-    """`_attend_fused` for one query over one block, where every call counts: no merge of blocks, few views.
+def _decode(q: torch.Tensor, blocks: Sequence[Block], up: torch.Tensor | None, scale: float) -> torch.Tensor:
+    """`_attend_fused` for one query, where every call counts: no masks, few views."""
+    reads = [_read_block(q, block, up is not None, scale) for block in blocks]
+    outs, terms, lses = zip(*reads, strict=True)
+    out, term = outs[0], terms[0]
+    if len(reads) > 1:
+        weights = torch.stack(lses).softmax(0).unsqueeze(-1)
+        out = torch.stack(outs).mul(weights).sum(0)
+        ranked = [index for index, each in enumerate(terms) if each is not None]
+        if ranked:
+            term = torch.stack([terms[index] for index in ranked]).mul(weights[ranked]).sum(0)
+    if up is not None and term is not None:
+        out = torch.bmm(term.to(up.dtype), up.transpose(0, 1)).add_(out)
+    answer: torch.Tensor = out.to(q.dtype).view(q.shape)
+    return answer
+
+
+def _read_block(
+    q: torch.Tensor, block: Block, ranked: bool, scale: float
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    """One query over one block: outputs [Hkv, G, d], low-rank outputs [Hkv, G, r], log-sum-exp [Hkv, G].
 
     Flash attention gives each thread whole (batch, head) units. The units are the key heads, a group's queries
     sharing each read of the keys; where that leaves threads idle and the keys are long, they are the query heads.
@@ -183,16 +202,15 @@ def _decode(q: torch.Tensor, block: Block, up: torch.Tensor | None, scale: float
         return x.as_strided((1, kv_heads, keys, d), (0, head_stride, row, 1))
 
     k = units(block.k, d)
-
-    def flash(values: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(rows, k, values, scale=scale)[0]
-        return out.view(kv_heads, group, d)
-
-    out = flash(units(block.v, d))
-    if block.lr is not None and block.wide is not None and up is not None:
-        term = flash(units(block.wide, 0))[..., : up.shape[0]]
-        out = torch.bmm(term.to(up.dtype), up.transpose(0, 1)).add_(out)
-    return out.to(q.dtype).view(1, heads, d)
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out: torch.Tensor
+    lse: torch.Tensor
+    out, lse = flash(rows, k, units(block.v, d), scale=scale)
+    term = None
+    if ranked and block.lr is not None and block.wide is not None:
+        term = flash(rows, k, units(block.wide, 0), scale=scale)[0].view(kv_heads, group, d)
+        term = term[..., : block.lr.shape[1]]
+    return out.view(kv_heads, group, d), term, lse.reshape(kv_heads, group)
 
 
 def _penalty(dtype: torch.dtype) -> float:
