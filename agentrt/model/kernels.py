@@ -13,7 +13,7 @@ from agentrt.cache.plane import Plane
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.lowrank import Site
 from agentrt_kernels.kv_append import triton as kv_append
-from agentrt_kernels.kv_append.reference import Target
+from agentrt_kernels.kv_append.reference import Target, check_targets
 from agentrt_kernels.lora_attention.addresses import Addresses
 from agentrt_kernels.lora_attention.launch import Workspace, attend_planned
 from agentrt_kernels.lora_attention.packed import Cache, Pass, Place, Run, check_tables
@@ -139,6 +139,9 @@ class StepKernels:
                 Target(start, end, places[id(stretch.segment)], stretch.start)
                 for start, end, stretch in context.kv_writes
             ]
+            if self._checks:
+                sizes = [len(k) for k in self._look_up().addresses.caches[0].k]
+                check_targets(writes, len(self._positions), sizes)
             deposits = self._deposits(places)
             longest = max((rows.end - rows.start for rows in context.all_rows), default=0)
             longest = max([longest, *(end - start for start, end, _ in deposits)])
@@ -150,6 +153,10 @@ class StepKernels:
             append, low, all_rows, value_rows = upload(tables, self._device)
             self._tables = _Tables(append, low, all_rows, value_rows, longest <= FEW_ROWS)
         return self._tables
+
+    @property
+    def _checks(self) -> bool:
+        return any(plane.poisons for plane in self._planes.values())
 
     def _deposits(self, places: Mapping[int, int]) -> list[Deposit]:
         names = self._context.adapters.value_names
@@ -168,7 +175,7 @@ class StepKernels:
     def _plan(self, known: _Known, query: torch.Tensor, kv_heads: int, window: int | None) -> Plan:
         passes = [self._pass(reader, known) for reader in self._context.readers]
         cache = known.addresses.caches[0]
-        if any(plane.poisons for plane in self._planes.values()):
+        if self._checks:
             check_tables(self._positions, passes, cache)
         group = query.shape[1] // kv_heads
         tallest = max(each.end - each.start for each in passes) * group

@@ -37,12 +37,19 @@ def test_rows_arrive_and_nothing_else_changes(write, d, dtype):
 
 @pytest.mark.parametrize(
     ("argument", "target"),
-    [("no rows of 40", Target(39, 41, 0, 0)), ("of segment 2", Target(0, 1, 2, 0)), ("rows 36", Target(0, 2, 0, 36))],
+    [
+        ("no rows of 40", Target(39, 41, 0, 0)),
+        ("of segment 2", Target(0, 1, 2, 0)),
+        ("rows 36", Target(0, 2, 0, 36)),
+        ("written twice", Target(1, 4, 0, 18)),
+    ],
 )
-def test_targets_out_of_range_are_found(argument, target):
+def test_targets_that_cannot_be_written_are_found(argument, target):
     k = torch.randn(40, 3, 16)
     with pytest.raises(ValueError, match=argument):
-        reference.kv_append(k, k, [target], segments(16, torch.float32), segments(16, torch.float32))
+        reference.kv_append(
+            k, k, [Target(0, 5, 0, 20), target], segments(16, torch.float32), segments(16, torch.float32)
+        )
 
 
 def test_a_dtype_that_differs_is_refused():

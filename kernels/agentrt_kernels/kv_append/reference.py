@@ -44,8 +44,19 @@ def check(
             raise ValueError(f"{name}: rows are {tuple(tensor.shape[1:])}, k's {tuple(k.shape[1:])}")
     if [(x.shape, x.dtype) for x in into_v] != [(x.shape, x.dtype) for x in into_k]:
         raise ValueError("into_v: shapes and dtypes differ from into_k's")
+    check_targets(targets, len(k), [len(x) for x in into_k])
+
+
+def check_targets(targets: Sequence[Target], num_rows: int, sizes: Sequence[int]) -> None:
+    """Raises ValueError for a target outside `num_rows` rows or segments of these sizes, and for a slot written twice:
+    which of its rows would stay is then left to chance."""
+    written: dict[int, set[int]] = {}
     for index, (start, end, segment, row) in enumerate(targets):
-        if not 0 <= start < end <= len(k):
-            raise ValueError(f"targets[{index}]: [{start}, {end}) are no rows of {len(k)}")
-        if not 0 <= segment < len(into_k) or not 0 <= row <= len(into_k[segment]) - (end - start):
+        if not 0 <= start < end <= num_rows:
+            raise ValueError(f"targets[{index}]: [{start}, {end}) are no rows of {num_rows}")
+        if not 0 <= segment < len(sizes) or not 0 <= row <= sizes[segment] - (end - start):
             raise ValueError(f"targets[{index}]: rows {row} + {end - start} of segment {segment} do not exist")
+        slots = set(range(row, row + end - start))
+        if not slots.isdisjoint(written.setdefault(segment, set())):
+            raise ValueError(f"targets[{index}]: rows {row} + {end - start} of segment {segment} are written twice")
+        written[segment] |= slots
