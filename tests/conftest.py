@@ -19,7 +19,7 @@ else:  # it has wheels for Linux only
     names = ("packed_attention", "kv_append", "lr_project", "lora_shrink_expand", "compiles")
     collect_ignore = [*(f"kernels/test_{name}.py" for name in names), "model/test_kernels.py", "benchmarks/test_gpu.py"]
 
-import torch  # noqa: E402 - imports triton too
+import torch
 
 torch.set_num_threads(1)  # tiny models: threads cost more than they give
 
