@@ -10,7 +10,7 @@ from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import AdapterError, BackboneError
 from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling
-from agentrt.model.tiny import tiny_adapter, tiny_model
+from agentrt.model.tiny import tiny_adapter, tiny_model, tiny_tokenizer
 from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
 from agentrt_kernels.dispatch import resolve
@@ -65,6 +65,18 @@ def test_triton_is_refused_by_name_where_it_cannot_run(tiny):
     model = tiny_model(head_dim=8)
     with pytest.raises(BackboneError, match="backend: triton cannot run here: the model: head_dim 8 is not supported"):
         Backbone(model, backend="triton")
+
+
+def test_the_backend_can_be_named_where_the_model_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTRT_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "model"
+    tiny_model(head_dim=16, vocab_size=259).save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(tiny_tokenizer().specification(), "utf-8")
+    chosen = {}
+    for backend in ("auto", "triton"):
+        with Engine.load(str(folder), backend=backend, device="cpu", dtype="float32") as engine:
+            chosen[backend] = engine.backbone.backend
+    assert chosen == {"auto": "reference", "triton": "triton"}
 
 
 def test_an_adapter_beyond_the_kernels_rank_is_refused_at_load(tmp_path):
