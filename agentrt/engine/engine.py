@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import torch
 
+from agentrt.cache.prefix import Identity
 from agentrt.cache.store import CacheStore
 from agentrt.engine.config import EngineConfig, EngineStats
 from agentrt.engine.costs import measure_ride_rows
@@ -51,13 +52,18 @@ class Engine:
         self.scheme = scheme
         self._tokenizer = tokenizer or backbone.tokenizer
         self._layout = backbone.layout(adapters)
-        scheme.check(self._layout)
+        scheme.allow(self._layout)
+        if scheme.maps_file is not None:
+            self.adapters = backbone.load_maps(scheme.maps_file, adapters, scheme.maps_top)
+        planes = scheme.planes(self._layout)
         self._store = CacheStore(
-            scheme.planes(self._layout),
+            planes,
             device=backbone.device,
-            budget_bytes=self.config.kv_budget_bytes,
+            budget_bytes=self.config.budget_bytes(planes),
             segment_slots=self.config.segment_slots,
             poison=self.config.poison,
+            identity=Identity(backbone.content_hash, adapters.hashes, scheme.identity),
+            max_preambles=self.config.max_preambles,
         )
         self._scheduler = Scheduler(
             self.config.max_step_tokens, self.config.idle_chunk_tokens, self._choose_ride_rows()
@@ -125,10 +131,10 @@ class Engine:
         return self.backbone.max_positions if limit is None else limit
 
     def session(self, preamble: Sequence[int] | None = None) -> Session:
-        """Open a session. `preamble` is the shared prefix that the scheme processes by a fixed path."""
+        """Open a session. `preamble` is a prefix that the scheme reads by a fixed path, once for all such sessions."""
         trajectory = Trajectory()
         trajectory.append(self._checked(() if preamble is None else preamble), "system", "preamble")
-        trajectory.preamble = len(trajectory)
+        trajectory.preamble = len(trajectory) if self.scheme.preamble == "shared" else 0
         with self._changed:
             self._check_open()
             sharing = self.scheme.open(self._layout, self._store, trajectory)
@@ -144,6 +150,8 @@ class Engine:
                 held_bytes=self._store.held_bytes,
                 peak_bytes=self._store.peak_bytes,
                 sessions=len(self._sessions),
+                preambles_kept=len(self._store.prefixes),
+                preambles=self._store.prefixes.uses,
             )
 
     def reset_peak(self) -> None:
@@ -167,6 +175,7 @@ class Engine:
         with self._changed:
             for work in list(self._sessions):
                 self._retire(work)
+            self._store.prefixes.clear()
             self._store.planes.clear()
 
     # Calls of Session, each under the lock.

@@ -10,6 +10,7 @@ from agentrt.cache.plane import Plane, Stretch
 from agentrt.cache.slots import Run, Runs, length
 from agentrt.cache.view import Column, View
 from agentrt.model.adapters import AdapterSet
+from agentrt.model.ridge import Translation
 from agentrt.step import Pass, Step
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class StepContext:
     kv_writes: list[Target]
     column_writes: list[ColumnWrite]
     readers: list[Reader]
+    translations: list[Translation]
 
     def __init__(self, kernels: "StepKernels | None" = None) -> None:
         self.kernels = kernels
@@ -110,6 +112,7 @@ class StepContext:
         self.adapters = adapters
         self.all_rows, self.value_rows = [], []
         self.kv_writes, self.column_writes = [], []
+        self.translations = []
         spans: list[_Span] = []
         start = 0
         for each in step.passes:

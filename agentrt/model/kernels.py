@@ -79,23 +79,18 @@ class StepKernels:
         self._tables: _Tables | None = None
         self._cache: _Known | None = None
 
-    def attend(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float,
-        window: int | None,
-    ) -> torch.Tensor:
-        """Write all rows, then let every pass read. [rows, heads, d] each; the last dimension contiguous."""
-        known, tables = self._look_up(), self._rows()
-        kv_heads = key.shape[1]
+    def write(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Write the rows of keys and values, [rows, kv_heads, d]; the last dimension contiguous."""
+        tables = self._rows()
         if len(tables.append):
-            kv_append.append(key, value, tables.append, known.addresses.kv[layer], kv_heads)
+            kv_append.append(key, value, tables.append, self._look_up().addresses.kv[layer], key.shape[1])
+
+    def attend(self, layer: int, query: torch.Tensor, scale: float, window: int | None) -> torch.Tensor:
+        """Let every pass read; query [rows, heads, d], the last dimension contiguous, as in what is returned."""
+        known = self._look_up()
         plan = self._plans.get(window)
         if plan is None:
-            plan = self._plans[window] = self._plan(known, query, kv_heads, window)
+            plan = self._plans[window] = self._plan(known, query, window)
         return attend_planned(query, plan, known.addresses, layer, self._attention_scratch, scale=scale)
 
     def deposit(self, layer: int, hidden: torch.Tensor) -> None:
@@ -172,11 +167,12 @@ class StepKernels:
             deposits.append(Deposit(write.start, write.end, targets))
         return deposits
 
-    def _plan(self, known: _Known, query: torch.Tensor, kv_heads: int, window: int | None) -> Plan:
+    def _plan(self, known: _Known, query: torch.Tensor, window: int | None) -> Plan:
         passes = [self._pass(reader, known) for reader in self._context.readers]
         cache = known.addresses.caches[0]
         if self._checks:
             check_tables(self._positions, passes, cache)
+        kv_heads = cache.k[0].shape[1]
         group = query.shape[1] // kv_heads
         tallest = max(each.end - each.start for each in passes) * group
         blocks = choose_blocks(tallest, group, query.shape[2], query.dtype)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from agentrt.config.budget import KVBudget
 from agentrt.config.scheme import SchemeConfig, parse_scheme
 from agentrt.config.team import Team
 from agentrt.errors import EngineClosedError, UsageError
@@ -35,7 +36,8 @@ class Runtime:
     seed: with the same seed a question gets the same tokens, whatever else runs.
     out: each run writes a folder of its own there, named by its id; None writes nothing.
     dtype: replaces the team's. device, offline, backend: see `Engine.load`.
-    kv_budget_bytes: most bytes the caches may hold; a turn beyond it raises CacheFullError. None: no limit.
+    kv_budget: the most that the caches may hold, in GiB (1.5) or tokens ("20000t"); a turn beyond it raises
+        CacheFullError. None: no limit.
 
     Raises ConfigError, UsageError or DataError before anything is loaded. The engine is loaded by the first run,
     or by `engine`, which may raise BackboneError, AdapterError or SchemeError.
@@ -55,7 +57,7 @@ class Runtime:
         device: str = "auto",
         offline: bool = False,
         backend: Literal["auto", "triton", "reference"] = "auto",
-        kv_budget_bytes: int | None = None,
+        kv_budget: float | str | None = None,
     ) -> None:
         self.team = team if isinstance(team, Team) else Team.load(team)
         if engine is not None and scheme is not None:
@@ -68,7 +70,7 @@ class Runtime:
         self._out = Path(out) if out is not None else None
         self._dtype, self._device, self._offline = dtype or self.team.base.dtype, device, offline
         self._backend = backend
-        self._kv_budget_bytes = kv_budget_bytes
+        self._budget = KVBudget(None, None) if kv_budget is None else KVBudget.parse(kv_budget)
         self._engine, self._owns_engine = engine, engine is None
         self._lock = threading.Lock()
         self._closed = False
@@ -178,7 +180,7 @@ class Runtime:
             device=self._device,
             offline=self._offline,
             backend=self._backend,
-            config=EngineConfig(kv_budget_bytes=self._kv_budget_bytes),
+            config=EngineConfig(kv_budget_bytes=self._budget.num_bytes, kv_budget_tokens=self._budget.num_tokens),
         )
 
 

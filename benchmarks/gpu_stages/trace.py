@@ -14,11 +14,14 @@ from benchmarks.gpu_stages.setup import Report, Setup
 
 FIRST = ("non_shared", "full_shared", "pre_lr_shared", "rebase_shared:lp", "rebase_shared:db")
 SHARED_A = "base_lr_shared"
+NEED_MORE = ("alora", "ridge")
+"""Run on adapters of another kind, or on fitted maps."""
 
 
 def run(setup: Setup, report: Report) -> None:
     config = TraceConfig.load("react")
-    others = [name for name in SCHEMES if name not in {each.partition(":")[0] for each in FIRST}]
+    done = {each.partition(":")[0] for each in FIRST}
+    others = [name for name in SCHEMES if name not in done and name not in NEED_MORE]
     schemes = [*FIRST, *others, "rebase_shared:auto"]
     last_s = 0.0
     for context in setup.contexts:

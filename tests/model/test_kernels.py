@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import AdapterError, BackboneError
 from agentrt.model.backbone import Backbone
+from agentrt.model.ridge import RidgeMap, save_maps
 from agentrt.model.sampling import Sampling
 from agentrt.model.tiny import tiny_adapter, tiny_model, tiny_tokenizer
 from agentrt.schemes import SCHEMES
@@ -18,26 +19,43 @@ from agentrt_kernels.dispatch import resolve
 QV, QKVO = ("q_proj", "v_proj"), ("q_proj", "k_proj", "v_proj", "o_proj")
 TAKE_KEY_ADAPTERS = ("non_shared", "full_shared")
 CASES = [*((name, QV) for name in SCHEMES), *((name, QKVO) for name in TAKE_KEY_ADAPTERS), ("rebase_shared:db", QV)]
+INVOCATIONS = {"plan": [9, 11], "action": [12]}
 TURNS = [("plan", [3, 5, 9, 11, 40, 7, 2], 3), ("action", [12, 6], 3), ("plan", [77, 78, 79], 2)]
 
 
 @pytest.fixture
 def tiny(tmp_path):
-    """tiny(targets, shared_a): a model with a sliding layer and head_dim 16, and two adapters of different ranks."""
+    """tiny(scheme, targets): a model with a sliding layer and head_dim 16, two adapters of different ranks that the
+    scheme takes, and the scheme with what else it needs."""
 
-    def build(targets, shared_a=False):
+    def build(scheme, targets):
         model = tiny_model("ministral", layers=2, head_dim=16, sliding_window=9)
-        folders = {
-            name: tiny_adapter(model, tmp_path / name, r=rank, targets=targets, seed=rank)
-            for name, rank in (("plan", 4), ("action", 4 if shared_a else 6))
-        }
+        shared_a = scheme == "base_lr_shared"
+        folders = {}
+        for name, rank in (("plan", 4), ("action", 4 if shared_a else 6)):
+            activated = {"alora_invocation_tokens": INVOCATIONS[name]} if scheme == "alora" else {}
+            folders[name] = tiny_adapter(model, tmp_path / name, r=rank, targets=targets, seed=rank, **activated)
+        if scheme == "ridge":
+            scheme = f"ridge:{write_maps(tmp_path / 'maps.safetensors', model, folders)}"
         if shared_a:
             plan, action = (folder / "adapter_model.safetensors" for folder in folders.values())
             donor = load_file(plan)
             save_file({k: donor[k] if "lora_A" in k else v for k, v in load_file(action).items()}, action)
-        return model, folders
+        return model, folders, scheme
 
     return build
+
+
+def write_maps(file, model, folders):
+    backbone = Backbone(copy.deepcopy(model))
+    adapters = backbone.load_adapters(folders)
+    eye = torch.eye(16).expand(2, 2, 16, 16)  # layers, heads
+    maps = {
+        adapters.hashes[name]: RidgeMap(eye + 0.3 * torch.randn_like(eye), 1.1 * eye, torch.ones(2), frozenset((0, 1)))
+        for name in folders
+    }
+    save_maps(file, maps, backbone_hash=backbone.content_hash)
+    return file
 
 
 def play(model, folders, scheme, backend):
@@ -56,12 +74,12 @@ def play(model, folders, scheme, backend):
 
 @pytest.mark.parametrize(("scheme", "targets"), CASES, ids=lambda part: part if isinstance(part, str) else len(part))
 def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets):
-    model, folders = tiny(targets, shared_a=scheme == "base_lr_shared")
+    model, folders, scheme = tiny(scheme, targets)
     want = play(model, folders, scheme, "reference")
     assert play(model, folders, scheme, "triton") == want
 
 
-def test_triton_is_refused_by_name_where_it_cannot_run(tiny):
+def test_triton_is_refused_by_name_where_it_cannot_run():
     model = tiny_model(head_dim=8)
     with pytest.raises(BackboneError, match="backend: triton cannot run here: the model: head_dim 8 is not supported"):
         Backbone(model, backend="triton")

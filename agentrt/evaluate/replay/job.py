@@ -65,7 +65,7 @@ def run_replay(backbone: Backbone, plan: ReplayPlan, report: Report = silent) ->
                 scheme = make_scheme(label)
                 adapters = sets.of(scheme)
                 try:
-                    scheme.check(backbone.layout(adapters))
+                    scheme.allow(backbone.layout(adapters))
                 except SchemeError as error:
                     if not is_group(plan.schemes):
                         raise
