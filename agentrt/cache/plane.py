@@ -1,7 +1,7 @@
 """One plane: tensors over a layer range, in segments that never move; runs are read and written as slices."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class Stretch:
     """
 
     def __init__(self, segment: dict[str, torch.Tensor], start: int, end: int) -> None:
-        self._segment, self._start, self._end = segment, start, end
+        self.segment, self.start, self.end = segment, start, end
         self._views: dict[str, tuple[torch.Tensor, ...]] = {}
         self._wide: dict[str, tuple[torch.Tensor, ...]] = {}
 
@@ -51,14 +51,14 @@ class Stretch:
         """The rows, [end - start, *shape]: a view, never a copy; writing to it writes the plane."""
         views = self._views.get(part)
         if views is None:
-            views = self._views[part] = self._segment[part][:, self._start : self._end].unbind(0)
+            views = self._views[part] = self.segment[part][:, self.start : self.end].unbind(0)
         return views[layer]
 
     def read_wide(self, part: str, layer: int, width: int) -> torch.Tensor:
         """[end - start, width]: each row's own elements, then whatever follows them in memory (to be ignored)."""
         wide = self._wide.get(part)
         if wide is None:
-            rows = self._segment[part][:, self._start : self._end]
+            rows = self.segment[part][:, self.start : self.end]
             stretched = rows.as_strided((*rows.shape[:2], width), rows.stride())
             wide = self._wide[part] = stretched.unbind(0)
         return wide[layer]
@@ -75,9 +75,15 @@ class Plane:
         self.spec = spec
         self.pool = SlotPool(segment_slots)
         self._device = device
-        self._poison = poison
+        self.poisons = poison
+        """Whether fresh slots are filled with NaN: a plane under test."""
         self._starts: list[int] = []
         self._segments: list[dict[str, torch.Tensor]] = []  # per segment: part -> [layers, slots, *shape]
+
+    @property
+    def segments(self) -> Sequence[dict[str, torch.Tensor]]:
+        """The tensors of each segment: part -> [layers, slots, *shape]."""
+        return self._segments
 
     @property
     def held_bytes(self) -> int:
@@ -98,7 +104,7 @@ class Plane:
 
     def poison(self, runs: Iterable[Run]) -> None:
         """Fill freed or fresh slots with NaN where the store asks for it, so that a stale read shows."""
-        if self._poison:
+        if self.poisons:
             for run in runs:
                 for part in self.spec.parts:
                     for layer in range(self.spec.num_layers):

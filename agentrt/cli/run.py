@@ -99,6 +99,7 @@ def run(
         out=settings.out,
         device=settings.device,
         offline=settings.offline,
+        backend=settings.backend,
         kv_budget=settings.kv_budget,
     ) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -12,6 +12,9 @@ from agentrt.cache.view import Column, View
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.ridge import Translation
 from agentrt.step import Pass, Step
+
+if TYPE_CHECKING:
+    from agentrt.model.kernels import StepKernels  # imports triton
 
 
 class Rows(NamedTuple):
@@ -100,6 +103,10 @@ class StepContext:
     readers: list[Reader]
     translations: list[Translation]
 
+    def __init__(self, kernels: "StepKernels | None" = None) -> None:
+        self.kernels = kernels
+        """Runs steps through Triton; None: plain torch."""
+
     def fill(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
         """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
         self.adapters = adapters
@@ -121,6 +128,8 @@ class StepContext:
                 spans.append(_Span(start, end, each.start, each.path, each.view))
             start = end
         self.readers = [span.reader(planes) for span in spans]
+        if self.kernels is not None:
+            self.kernels.begin(self, planes, [at for each in step.passes for at in range(each.start, each.end)])
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
         """Rows whose path's low-rank term the projection adds."""

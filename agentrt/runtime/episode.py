@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from agentrt.config.budget import KVBudget
 from agentrt.config.scheme import SchemeConfig, parse_scheme
@@ -36,7 +36,7 @@ class Runtime:
     record: a folder to which every tool call is written; cassette: one from which calls are played, without the tools.
     seed: with the same seed a question gets the same tokens, whatever else runs.
     out: each run writes a folder of its own there, named by its id; None writes nothing.
-    dtype: replaces the team's. device, offline: see `Engine.load`.
+    dtype: replaces the team's. device, offline, backend: see `Engine.load`.
     kv_budget: the most that the caches may hold, in GiB (1.5) or tokens ("20000t"); a turn beyond it raises
         CacheFullError. None: no limit.
 
@@ -59,6 +59,7 @@ class Runtime:
         dtype: str | None = None,
         device: str = "auto",
         offline: bool = False,
+        backend: Literal["auto", "triton", "reference"] = "auto",
         kv_budget: float | str | None = None,
     ) -> None:
         self.team = team if isinstance(team, Team) else Team.load(team)
@@ -71,6 +72,7 @@ class Runtime:
         self._tools = Toolbox.open(self.team, _path(corpus), tools, record=_path(record), cassette=_path(cassette))
         self._out = _path(out)
         self._dtype, self._device, self._offline = dtype or self.team.base.dtype, device, offline
+        self._backend = backend
         self._budget = KVBudget(None, None) if kv_budget is None else KVBudget.parse(kv_budget)
         self._engine, self._owns_engine = engine, engine is None
         self._lock = threading.Lock()
@@ -180,6 +182,7 @@ class Runtime:
             dtype=self._dtype,
             device=self._device,
             offline=self._offline,
+            backend=self._backend,
             config=EngineConfig(kv_budget_bytes=self._budget.num_bytes, kv_budget_tokens=self._budget.num_tokens),
         )
 
