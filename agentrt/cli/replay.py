@@ -133,6 +133,7 @@ _COLUMNS = (
     "prefill rows",
     "neutral rows",
     "decode rows",
+    "repaired layer rows",
 )
 
 
@@ -160,6 +161,7 @@ def _show(out: Output, found: "list[Finding]") -> None:
                 f"{run.prefill_rows:,}",
                 f"{run.neutral_rows:,}",
                 f"{run.decode_rows:,}",
+                f"{run.repaired_layer_rows:,}",
             )
         )
     out.table(_COLUMNS, rows, right=_COLUMNS[1:])

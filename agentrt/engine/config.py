@@ -48,6 +48,8 @@ class EngineStats:
     prefill_rows: int = 0
     decode_rows: int = 0
     neutral_rows: int = 0
+    repaired_layer_rows: int = 0
+    """Rows of the selective schemes' repairs, counted once for each layer they enter; in no other counter."""
     held_bytes: int = 0
     peak_bytes: int = 0
     sessions: int = 0

@@ -304,7 +304,7 @@ class Engine:
                 self._scheduler.done(job)
                 job.session.rest(job.turn)
                 if job.turn is not None:
-                    job.turn.rows += len(job.run)
+                    job.turn.rows += job.run.num_read
             for job, rows in live:
                 if job.turn is not None and rows is not None and not job.turn.cancelled:
                     try:
@@ -327,9 +327,11 @@ class Engine:
 
     def _count(self, jobs: list[Job]) -> None:
         stats = self._stats
-        prefill = decode = neutral = 0
+        prefill = decode = neutral = repaired = 0
         for job in jobs:
-            if job.run.rebuild:
+            if job.run.repairs:
+                repaired += job.run.num_layer_rows
+            elif job.run.rebuild:
                 neutral += len(job.run)
             elif job.turn is not None and job.turn.token_ids:
                 decode += len(job.run)
@@ -341,6 +343,7 @@ class Engine:
             prefill_rows=stats.prefill_rows + prefill,
             decode_rows=stats.decode_rows + decode,
             neutral_rows=stats.neutral_rows + neutral,
+            repaired_layer_rows=stats.repaired_layer_rows + repaired,
         )
 
     def _choose_ride_rows(self) -> int:

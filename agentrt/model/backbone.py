@@ -1,7 +1,8 @@
 """The backbone: drives the stock transformers layers one by one over a packed step."""
 
+import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,16 +15,18 @@ from agentrt.cache.plane import Plane
 from agentrt.errors import AdapterError, BackboneError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME, register
+from agentrt.model.choose import Chooser
 from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
 from agentrt.model.linear import JointLinear, PackedLinear
 from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
+from agentrt.model.packed import PackedRows
 from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
 from agentrt.model.ridge import load_maps, locate
 from agentrt.model.tokenizer import Tokenizer
-from agentrt.step import Step
+from agentrt.step import Pass, Step
 from agentrt_kernels.dispatch import Backend, resolve
 from agentrt_kernels.limits import MAX_RANK
 
@@ -60,6 +63,7 @@ class Backbone:
         self.num_layers = int(config.num_hidden_layers)
         self.num_kv_heads = int(config.num_key_value_heads)
         self.head_dim = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        self.hidden_size = int(config.hidden_size)
         self.max_positions = int(config.max_position_embeddings)
         self.vocab_size = int(config.vocab_size)
         self.names = names or (str(model.name_or_path),)
@@ -103,6 +107,7 @@ class Backbone:
             ranks=adapters.ranks,
             key_adapted=adapters.key_adapted,
             shared_value_a=adapters.shared_value_a,
+            hidden_size=self.hidden_size,
             invocations=adapters.invocations,
         )
 
@@ -153,22 +158,55 @@ class Backbone:
     def run(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
         """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None)."""
         with self._lock:
-            self._context.fill(step, planes, adapters)
+            if any(each.plan is not None for each in step.passes):
+                return self._run_planned(step, planes, adapters)
+            self._context.fill(step.passes, planes, adapters)
             self._context.translations = locate(step, planes, adapters.maps, self.rotary)
-            ids = [token for each in step.passes for token in each.token_ids]
-            positions = [pos for each in step.passes for pos in range(each.start, each.end)]
-            hidden = self._layers(ids, positions, step=self._context)
-            return self._logits(step, hidden)
+            hidden = self._layers(self._embed(step.passes), _positions(step.passes), step=self._context)
+            return self._logits(step.passes, hidden)
 
-    def _layers(self, token_ids: Sequence[int], at: Sequence[int], **to_attention: Any) -> torch.Tensor:
-        """Hidden states [rows, D] before the last norm, of tokens `at` their positions.
+    def _run_planned(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
+        """A step whose rows change between layers; between two changes it is as any other."""
+        filled: list[Pass] = []
+
+        def project(each: Pass, layer: int, hidden: torch.Tensor) -> None:
+            nonlocal filled
+            filled = []
+            self._context.fill([each], planes, adapters)
+            self._project(layer, hidden, _positions([each]), step=self._context, chooser=Chooser(each, planes))
+
+        rows = PackedRows(step, planes, lambda each: self._embed([each]), project)
+        for first, stop in itertools.pairwise(rows.edges(self.num_layers)):
+            rows.turn_over(first)
+            now = list(rows.passes.values())
+            if now and now != filled:
+                self._context.fill(now, planes, adapters)
+                filled = now
+            if now:
+                rows.hidden = self._layers(rows.hidden, _positions(now), first, stop, step=self._context)
+        rows.turn_over(self.num_layers)
+        if not rows.passes:
+            return [None] * len(step.passes)
+        logits = dict(zip(rows.passes, self._logits(list(rows.passes.values()), rows.hidden), strict=True))
+        return [logits.get(index) for index in range(len(step.passes))]
+
+    def _embed(self, passes: Sequence[Pass]) -> torch.Tensor:
+        """Hidden states [rows, D] before the first layer."""
+        ids = [token for each in passes for token in each.token_ids]
+        embedded: torch.Tensor = self._stack.embed_tokens(self._upload(ids))
+        return embedded
+
+    def _layers(
+        self, hidden: torch.Tensor, at: Sequence[int], first: int = 0, stop: int | None = None, **to_attention: Any
+    ) -> torch.Tensor:
+        """Hidden states [rows, D] of tokens `at` their positions, through layers `[first, stop)`.
 
         `to_attention` reaches the attention function only.
         """
         positions = self._upload(at)[None]
-        hidden = self._stack.embed_tokens(self._upload(token_ids)[None])
+        hidden = hidden[None]
         rotary = self._stack.rotary_emb(hidden, position_ids=positions)
-        for layer in self._stack.layers:
+        for layer in self._stack.layers[first:stop]:
             hidden = layer(
                 hidden,
                 attention_mask=None,
@@ -176,18 +214,31 @@ class Backbone:
                 position_embeddings=rotary,
                 **to_attention,
             )
-        return hidden[0]  # type: ignore[no-any-return]
+        return hidden[0]
 
     def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
         """int64 numbers on the device; the host does not wait for a GPU to take them."""
         host = torch.tensor(numbers, dtype=torch.int64, pin_memory=self.device.type == "cuda")
         return host.to(self.device, non_blocking=True)
 
-    def _logits(self, step: Step, hidden: torch.Tensor) -> list[torch.Tensor | None]:
+    def _project(self, layer: int, hidden: torch.Tensor, at: Sequence[int], **to_attention: Any) -> None:
+        """Only the projections of one layer, for what the attention function does with them."""
+        positions = self._upload(at)[None]
+        module = self._stack.layers[layer]
+        rotary = self._stack.rotary_emb(hidden[None], position_ids=positions)
+        module.self_attn(
+            hidden_states=module.input_layernorm(hidden[None]),
+            attention_mask=None,
+            position_ids=positions,
+            position_embeddings=rotary,
+            **to_attention,
+        )
+
+    def _logits(self, passes: Sequence[Pass], hidden: torch.Tensor) -> list[torch.Tensor | None]:
         rows: list[int] = []
         counts = []
         start = 0
-        for each in step.passes:
+        for each in passes:
             end = start + len(each)
             wanted = {"none": range(0), "last": range(end - 1, end), "all": range(start, end)}[each.logits]
             rows.extend(wanted)
@@ -219,3 +270,7 @@ def _step_kernels(device: torch.device) -> "StepKernels":
     from agentrt.model.kernels import StepKernels  # imports triton
 
     return StepKernels(device)
+
+
+def _positions(passes: Iterable[Pass]) -> list[int]:
+    return [position for each in passes for position in each.positions]

@@ -182,7 +182,7 @@ class StepKernels:
 
     def _pass(self, reader: "Reader", known: _Known) -> Pass:
         runs = []
-        for position, keys, column in reader.pieces:
+        for position, keys, column, _ in reader.pieces:
             kv = Place(known.places[id(keys.segment)], keys.start)
             lr = None if column is None else Place(known.places[id(column.segment)], column.start)
             runs.append(Run(position, keys.end - keys.start, kv, lr))
@@ -216,7 +216,8 @@ class StepKernels:
 
 
 def _describe(planes: Mapping[str, Plane], adapters: AdapterSet, count: int) -> _Known:
-    kv = [segment for plane in planes.values() if plane.spec.column is None for segment in plane.segments]
+    whole = [plane for plane in planes.values() if plane.spec.column is None and plane.spec.only is None]
+    kv = [segment for plane in whole for segment in plane.segments]
     low = [segment for plane in planes.values() if plane.spec.column is not None for segment in plane.segments]
     layers = len(kv[0]["k"])
     kv_heads = kv[0]["k"][0].shape[1]
