@@ -14,6 +14,7 @@ from agentrt.errors import (
     EngineError,
     ResourceError,
     SchemeError,
+    ToolHealthError,
     TurnCancelledError,
     UsageError,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "SchemeError",
     "Session",
     "Team",
+    "ToolHealthError",
     "Turn",
     "TurnCancelledError",
     "TurnResult",

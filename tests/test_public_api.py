@@ -17,7 +17,7 @@ HEAVY = ("torch", "transformers", "peft", "langgraph", "pydantic", "numpy", "yam
 NAMES = {
     *("Runtime", "Team", "EpisodeResult"),
     *("Engine", "EngineConfig", "Session", "Turn", "TurnResult", "Sampling", "SCHEMES"),
-    *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError"),
+    *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError", "ToolHealthError"),
     *("ResourceError", "BackboneError", "AdapterError", "CacheFullError"),
     *("EngineError", "EngineClosedError", "TurnCancelledError"),
 }

@@ -53,7 +53,8 @@ class Stretch:
     def __init__(
         self, segment: dict[str, torch.Tensor], start: int, end: int, only: tuple[int, ...] | None = None
     ) -> None:
-        self._segment, self._start, self._end, self._only = segment, start, end, only
+        self.segment, self.start, self.end = segment, start, end
+        self._only = only
         self._views: dict[str, tuple[torch.Tensor, ...]] = {}
         self._wide: dict[str, tuple[torch.Tensor, ...]] = {}
 
@@ -61,14 +62,14 @@ class Stretch:
         """The rows, [end - start, *shape]: a view, never a copy; writing to it writes the plane."""
         views = self._views.get(part)
         if views is None:
-            views = self._views[part] = self._segment[part][:, self._start : self._end].unbind(0)
+            views = self._views[part] = self.segment[part][:, self.start : self.end].unbind(0)
         return views[layer if self._only is None else self._only.index(layer)]
 
     def read_wide(self, part: str, layer: int, width: int) -> torch.Tensor:
         """[end - start, width]: each row's own elements, then whatever follows them in memory (to be ignored)."""
         wide = self._wide.get(part)
         if wide is None:
-            rows = self._segment[part][:, self._start : self._end]
+            rows = self.segment[part][:, self.start : self.end]
             stretched = rows.as_strided((*rows.shape[:2], width), rows.stride())
             wide = self._wide[part] = stretched.unbind(0)
         return wide[layer]
@@ -85,9 +86,15 @@ class Plane:
         self.spec = spec
         self.pool = SlotPool(segment_slots)
         self.device = device
-        self._poison = poison
+        self.poisons = poison
+        """Whether fresh slots are filled with NaN: a plane under test."""
         self._starts: list[int] = []
         self._segments: list[dict[str, torch.Tensor]] = []  # per segment: part -> [layers, slots, *shape]
+
+    @property
+    def segments(self) -> Sequence[dict[str, torch.Tensor]]:
+        """The tensors of each segment: part -> [layers, slots, *shape]."""
+        return self._segments
 
     @property
     def held_bytes(self) -> int:
@@ -108,7 +115,7 @@ class Plane:
 
     def poison(self, runs: Iterable[Run]) -> None:
         """Fill freed or fresh slots with NaN where the store asks for it, so that a stale read shows."""
-        if self._poison:
+        if self.poisons:
             for run in runs:
                 for part in self.spec.parts:
                     for layer in self.spec.layers:

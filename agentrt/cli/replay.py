@@ -88,7 +88,13 @@ def replay(
         torch.set_num_threads(settings.threads)
     out = Output(as_json=as_json, quiet=quiet)
     findings: list[Finding] = []
-    backbone = Backbone.load(crew.base.model, dtype=crew.base.dtype, device=settings.device, offline=settings.offline)
+    backbone = Backbone.load(
+        crew.base.model,
+        dtype=crew.base.dtype,
+        device=settings.device,
+        offline=settings.offline,
+        backend=settings.backend,
+    )
     with progress_bar() as bar:
         for found in run_replay(backbone, plan, silent if quiet else bar):
             if isinstance(found, LeftOut):

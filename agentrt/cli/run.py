@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentrt.cli.options import (
+    CassetteDir,
     Json,
     Offline,
     Out,
     Quiet,
+    Record,
     SchemeName,
     Seed,
     Sets,
@@ -49,6 +51,8 @@ def run(
     stream: Annotated[
         bool | None, typer.Option("--stream/--no-stream", help="Token by token; default: unless --json or --quiet.")
     ] = None,
+    record: Record = None,
+    cassette: CassetteDir = None,
     seed: Seed = None,
     out_dir: Out = None,
     offline: Offline = None,
@@ -59,9 +63,8 @@ def run(
 ) -> None:
     """Answer one question: stream every turn, then the answer and what each role reused.
 
-    Exit code 0 with an answer, 3 where a limit came first, 4 where tools failed too often.
+    Exit code 0 with an answer, 3 where a limit came first, 4 where tools lack a key or credits or failed too often.
     """
-    asked = _question(question, benchmark, data, split, index)
     flags = {
         "team": team,
         "scheme": scheme,
@@ -76,6 +79,7 @@ def run(
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
     loaded = resolved.load_team()
+    asked = _question(question, benchmark, data, split, index, captions=not loaded.shows_images)
     _check_scheme(loaded)
 
     from agentrt.cli.episode import play
@@ -89,10 +93,13 @@ def run(
     with Runtime(
         loaded,
         corpus=settings.corpus or _shipped_corpus(benchmark, data),
+        record=record,
+        cassette=cassette,
         seed=settings.seed,
         out=settings.out,
         device=settings.device,
         offline=settings.offline,
+        backend=settings.backend,
         kv_budget=settings.kv_budget,
     ) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
@@ -102,14 +109,16 @@ def run(
         raise typer.Exit(code)
 
 
-def _question(text: str | None, benchmark: str | None, data: Path | None, split: str, index: int) -> "str | Question":
+def _question(
+    text: str | None, benchmark: str | None, data: Path | None, split: str, index: int, *, captions: bool
+) -> "str | Question":
     if (text is None) == (benchmark is None):
         raise UsageError("give either a question or --benchmark NAME, e.g. agentrt run --benchmark mini --index 0")
     if text is not None:
         return text
     from agentrt.evaluate.datasets import load_questions
 
-    questions = load_questions(str(benchmark), data, None if split == "all" else split)
+    questions = load_questions(str(benchmark), data, None if split == "all" else split, captions=captions)
     if index >= len(questions):
         raise UsageError(f"--index {index}: {benchmark} has {len(questions)} such questions, 0 to {len(questions) - 1}")
     return questions[index]

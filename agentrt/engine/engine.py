@@ -28,6 +28,7 @@ from agentrt.schemes import Scheme
 from agentrt.schemes.make import make_scheme
 from agentrt.step import Step
 from agentrt.trajectory import NEUTRAL, Trajectory
+from agentrt_kernels.dispatch import Backend
 
 
 class Engine:
@@ -86,15 +87,17 @@ class Engine:
         dtype: Any = "auto",
         device: str = "auto",
         offline: bool = False,
+        backend: Backend = "auto",
         config: EngineConfig | None = None,
     ) -> Self:
         """Load a backbone (alias, hub id, folder or GGUF file) and adapters (peft folders by role name).
 
+        `backend`: "triton" or "reference" kernels; "auto" takes Triton on a CUDA device, else torch.
         Raises BackboneError, AdapterError or SchemeError, naming the value and the fix.
         """
         chosen = make_scheme(scheme, scheme_options) if isinstance(scheme, str) else scheme
         if isinstance(backbone, str):
-            backbone = Backbone.load(backbone, dtype=dtype, device=device, offline=offline)
+            backbone = Backbone.load(backbone, dtype=dtype, device=device, offline=offline, backend=backend)
         adapter_set = backbone.load_adapters(adapters or {})
         return cls(backbone, adapter_set, chosen, config=config)
 

@@ -34,17 +34,21 @@ def attend(
     """
     assert not any(extra.get(name) is not None for name in _UNSUPPORTED), "refused when the backbone was loaded"
     layer = int(module.layer_idx)  # type: ignore[arg-type]
-    keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [rows, Hkv, d]
-    for start, end, stretch in (*step.kv_writes, *step.layer_writes.get(layer, ())):
-        whole = end - start == len(keys)
-        stretch.read("k", layer).copy_(keys if whole else keys[start:end])
-        stretch.read("v", layer).copy_(values if whole else values[start:end])
+    queries, keys, values = (each[0].transpose(0, 1) for each in (query, key, value))  # [rows, heads, d]
+    if step.kernels is not None:
+        step.kernels.write(layer, keys, values)
+    else:
+        for start, end, stretch in (*step.kv_writes, *step.layer_writes.get(layer, ())):
+            whole = end - start == len(keys)
+            stretch.read("k", layer).copy_(keys if whole else keys[start:end])
+            stretch.read("v", layer).copy_(values if whole else values[start:end])
     for each in step.translations:
         each.run(layer, rope=bool(getattr(module, "use_rope", True)))
-    queries = query[0].transpose(0, 1)
     if chooser is not None:
         chooser.choose(queries, keys, values, layer, scaling, sliding_window)
         return torch.zeros_like(queries)[None], None
+    if step.kernels is not None:
+        return step.kernels.attend(layer, queries, scaling, sliding_window)[None], None
     outs = [_read(reader, layer, queries, step, scaling, sliding_window) for reader in step.readers]
     return (outs[0] if len(outs) == 1 else torch.cat(outs))[None], None
 

@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from transformers import PreTrainedModel
 
 from agentrt.cache.layout import Layout
 from agentrt.cache.plane import Plane
+from agentrt.errors import AdapterError, BackboneError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME, register
 from agentrt.model.choose import Chooser
@@ -26,6 +27,11 @@ from agentrt.model.projections import AdaptedLinear
 from agentrt.model.ridge import load_maps, locate
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Pass, Step
+from agentrt_kernels.dispatch import Backend, resolve
+from agentrt_kernels.limits import MAX_RANK
+
+if TYPE_CHECKING:
+    from agentrt.model.kernels import StepKernels
 
 
 class Backbone:
@@ -43,7 +49,9 @@ class Backbone:
         names: tuple[str, ...] = (),
         tokenizer: Tokenizer | None = None,
         compute: ComputeThread | None = None,
+        backend: Backend = "auto",
     ) -> None:
+        """`backend`: see `agentrt_kernels.dispatch`. Raises BackboneError where Triton is asked for and cannot run."""
         self.tokenizer = tokenizer
         self.compute = compute or ComputeThread()
         """Where engines run this backbone's steps."""
@@ -62,14 +70,20 @@ class Backbone:
         self.dtype = next(model.parameters()).dtype
         self.device = next(model.parameters()).device
         self.shapes: dict[Site, ProjectionShape] = {}
-        self._context = StepContext()
+        try:
+            self.backend = resolve(backend, self.device, head_dim=self.head_dim, dtype=self.dtype)
+        except ValueError as error:
+            raise BackboneError(str(error)) from error
+        self._context = StepContext(_step_kernels(self.device) if self.backend == "triton" else None)
         self._lock = threading.Lock()
         self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
         self._head = self.compute.call(PackedLinear, model.lm_head)
         self.compute.call(self._wrap)
 
     @classmethod
-    def load(cls, name: str, *, dtype: Any = "auto", device: str = "auto", offline: bool = False) -> Self:
+    def load(
+        cls, name: str, *, dtype: Any = "auto", device: str = "auto", offline: bool = False, backend: Backend = "auto"
+    ) -> Self:
         """Load a model by alias, hub id, folder or GGUF file, on its compute thread. Raises BackboneError."""
         compute = ComputeThread()
         loaded = compute.call(load_model, name, dtype=dtype, device=device, offline=offline)
@@ -79,6 +93,7 @@ class Backbone:
             names=loaded.names,
             tokenizer=loaded.tokenizer,
             compute=compute,
+            backend=backend,
         )
 
     def layout(self, adapters: AdapterSet, lr_dtype: torch.dtype | None = None) -> Layout:
@@ -103,9 +118,17 @@ class Backbone:
         Raises AdapterError naming the adapter, the feature and the fix.
         """
         dtype = torch.float32 if self.device.type == "cpu" else self.dtype
-        return self.compute.call(
+        adapters: AdapterSet = self.compute.call(
             AdapterSet.load, folders, self.shapes, base_names=self.names, dtype=dtype, device=self.device
         )
+        for name, sites in adapters.weights.items():
+            rank = max((weights.rank for weights in sites.values()), default=0)
+            if self.backend == "triton" and rank > MAX_RANK:
+                raise AdapterError(
+                    f"adapter {name!r} has rank {rank}, the Triton kernels take {MAX_RANK} at most; "
+                    "use backend reference"
+                )
+        return adapters
 
     def load_maps(self, file: str | Path, adapters: AdapterSet, top: int | None = None) -> AdapterSet:
         """The adapters with the ridge maps of `file`, applied at the `top` layers (None: at all).
@@ -170,7 +193,7 @@ class Backbone:
     def _embed(self, passes: Sequence[Pass]) -> torch.Tensor:
         """Hidden states [rows, D] before the first layer."""
         ids = [token for each in passes for token in each.token_ids]
-        embedded: torch.Tensor = self._stack.embed_tokens(torch.tensor(ids, device=self.device))
+        embedded: torch.Tensor = self._stack.embed_tokens(self._upload(ids))
         return embedded
 
     def _layers(
@@ -180,7 +203,7 @@ class Backbone:
 
         `to_attention` reaches the attention function only.
         """
-        positions = torch.tensor([at], device=self.device)
+        positions = self._upload(at)[None]
         hidden = hidden[None]
         rotary = self._stack.rotary_emb(hidden, position_ids=positions)
         for layer in self._stack.layers[first:stop]:
@@ -193,9 +216,14 @@ class Backbone:
             )
         return hidden[0]
 
+    def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
+        """int64 numbers on the device; the host does not wait for a GPU to take them."""
+        host = torch.tensor(numbers, dtype=torch.int64, pin_memory=self.device.type == "cuda")
+        return host.to(self.device, non_blocking=True)
+
     def _project(self, layer: int, hidden: torch.Tensor, at: Sequence[int], **to_attention: Any) -> None:
         """Only the projections of one layer, for what the attention function does with them."""
-        positions = torch.tensor([at], device=self.device)
+        positions = self._upload(at)[None]
         module = self._stack.layers[layer]
         rotary = self._stack.rotary_emb(hidden[None], position_ids=positions)
         module.self_attn(
@@ -218,7 +246,7 @@ class Backbone:
             start = end
         if not rows:
             return [None] * len(counts)
-        logits = self._head(self._stack.norm(hidden[rows]))
+        logits = self._head(self._stack.norm(hidden[self._upload(rows)]))
         return [part if len(part) else None for part in logits.split(counts)]
 
     def _wrap(self) -> None:
@@ -236,6 +264,12 @@ class Backbone:
                     self.shapes[site] = ProjectionShape(base.in_features, base.out_features)
                     product = products.get(name) or PackedLinear(base)
                     setattr(parent, name, AdaptedLinear(product, site, self._context))
+
+
+def _step_kernels(device: torch.device) -> "StepKernels":
+    from agentrt.model.kernels import StepKernels  # imports triton
+
+    return StepKernels(device)
 
 
 def _positions(passes: Iterable[Pass]) -> list[int]:

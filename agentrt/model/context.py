@@ -1,7 +1,7 @@
 """What the projections and the attention of one step need to know; filled once per step, read in every layer."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -14,6 +14,9 @@ from agentrt.model.masks import Masks
 from agentrt.model.pieces import Piece, overlaid_pieces, pieces_of
 from agentrt.model.ridge import Translation
 from agentrt.step import Pass
+
+if TYPE_CHECKING:
+    from agentrt.model.kernels import StepKernels  # imports triton
 
 
 class Rows(NamedTuple):
@@ -110,6 +113,11 @@ class StepContext:
     readers: list[Reader]
     translations: list[Translation]
 
+    def __init__(self, kernels: "StepKernels | None" = None) -> None:
+        self._kernels = kernels
+        self.kernels = kernels
+        """Run this step through Triton; None: plain torch."""
+
     def fill(self, passes: Sequence[Pass], planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
         """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
         self.adapters = adapters
@@ -131,6 +139,10 @@ class StepContext:
                 spans.append(_Span(start, end, each.start, each.path, each.view, each.kept))
             start = end
         self.readers = [span.reader(planes) for span in spans]
+        plain = not self.layer_writes and all(reader.masks is None for reader in self.readers)
+        self.kernels = self._kernels if plain else None  # they know no overlays, and no rows that skip positions
+        if self.kernels is not None:
+            self.kernels.begin(self, planes, [position for each in passes for position in each.positions])
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
         """Rows whose path's low-rank term the projection adds."""

@@ -22,7 +22,7 @@ _PACKAGES: Final = ("agentrt", "torch", "transformers", "peft", "triton")
 
 
 def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[str, Any]:
-    """Scheme and options, cache layout, content hashes, dtypes, device and versions, as plain JSON types."""
+    """Scheme and options, cache layout, content hashes, dtypes and kernels, as plain JSON types."""
     layout = backbone.layout(adapters)
     options = scheme.options()
     return {
@@ -41,6 +41,7 @@ def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[st
             name: {"hash": adapters.hashes[name], "value_rank": adapters.ranks[name]} for name in adapters.names
         },
         "dtype": str(backbone.dtype).removeprefix("torch."),
+        "backend": backbone.backend,
     }
 
 
