@@ -6,7 +6,7 @@ from typing import Final
 
 from agentrt.cli.episode_view import EpisodeView
 from agentrt.cli.output import Output
-from agentrt.evaluate.datasets import Question
+from agentrt.questions.datasets import Question
 from agentrt.evaluate.scoring import score
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RunFinished, RunStarted, to_json

@@ -22,7 +22,7 @@ from agentrt.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from agentrt.config.team import Team
-    from agentrt.evaluate.datasets import Question
+    from agentrt.questions.datasets import Question
 
 
 def run(
@@ -106,7 +106,7 @@ def _question(text: str | None, benchmark: str | None, data: Path | None, split:
         raise UsageError("give either a question or --benchmark NAME, e.g. agentrt run --benchmark mini --index 0")
     if text is not None:
         return text
-    from agentrt.evaluate.datasets import load_questions
+    from agentrt.questions.datasets import load_questions
 
     questions = load_questions(str(benchmark), data, None if split == "all" else split)
     if index >= len(questions):
@@ -125,7 +125,7 @@ def _check_scheme(team: "Team") -> None:
 def _shipped_corpus(benchmark: str | None, data: Path | None) -> Path | None:
     """The mini benchmark's articles, for its own questions and for a question of the user's; None for any other."""
     from agentrt.builtin import configs_dir
-    from agentrt.evaluate.datasets import BENCHMARKS
+    from agentrt.questions.datasets import BENCHMARKS
 
     shipped = benchmark is None or (data is None and bool(BENCHMARKS[benchmark].shipped))
     return configs_dir() / "mini" / "articles.jsonl" if shipped else None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrt.evaluate.question import Question
+from agentrt.questions.question import Question
 from agentrt.evaluate.scoring import WRONG, Score, choice_letter, guess_baseline, normalise, score, score_text
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentrt.errors import DataError, UsageError
-from agentrt.evaluate.datasets import BENCHMARKS, SupportingFact, load_questions
+from agentrt.questions.datasets import BENCHMARKS, SupportingFact, load_questions
 from agentrt.evaluate.scoring import score
 
 HOTPOT: dict[str, Any] = {
