@@ -12,6 +12,8 @@ from agentrt.errors import (
     DataError,
     EngineClosedError,
     EngineError,
+    ForkedError,
+    QueueFullError,
     ResourceError,
     SchemeError,
     TurnCancelledError,
@@ -20,7 +22,7 @@ from agentrt.errors import (
 
 if TYPE_CHECKING:
     from agentrt.config.team import Team
-    from agentrt.engine import Engine, EngineConfig, Session, Turn, TurnResult
+    from agentrt.engine import Engine, EngineConfig, EngineHealth, Session, Turn, TurnResult
     from agentrt.model.sampling import Sampling
     from agentrt.runtime.episode import Runtime
     from agentrt.runtime.result import EpisodeResult
@@ -40,7 +42,10 @@ __all__ = [
     "EngineClosedError",
     "EngineConfig",
     "EngineError",
+    "EngineHealth",
     "EpisodeResult",
+    "ForkedError",
+    "QueueFullError",
     "ResourceError",
     "Runtime",
     "Sampling",
@@ -57,6 +62,7 @@ _HOMES: Final = {
     "SCHEMES": "agentrt.schemes",
     "Engine": "agentrt.engine",
     "EngineConfig": "agentrt.engine",
+    "EngineHealth": "agentrt.engine",
     "EpisodeResult": "agentrt.runtime.result",
     "Runtime": "agentrt.runtime.episode",
     "Sampling": "agentrt.model.sampling",

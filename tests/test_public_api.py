@@ -16,10 +16,10 @@ HEAVY = ("torch", "transformers", "peft", "langgraph", "pydantic", "numpy", "yam
 
 NAMES = {
     *("Runtime", "Team", "EpisodeResult"),
-    *("Engine", "EngineConfig", "Session", "Turn", "TurnResult", "Sampling", "SCHEMES"),
+    *("Engine", "EngineConfig", "EngineHealth", "Session", "Turn", "TurnResult", "Sampling", "SCHEMES"),
     *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError"),
     *("ResourceError", "BackboneError", "AdapterError", "CacheFullError"),
-    *("EngineError", "EngineClosedError", "TurnCancelledError"),
+    *("EngineError", "EngineClosedError", "ForkedError", "QueueFullError", "TurnCancelledError"),
 }
 
 

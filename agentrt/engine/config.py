@@ -1,4 +1,4 @@
-"""Limits and counters of an engine."""
+"""Limits of an engine."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,8 @@ class EngineConfig:
 
     kv_budget_bytes: int | None = None
     max_context: int | None = None
+    max_waiting: int | None = 1024
+    """Most turns that may wait for their first token; one more raises QueueFullError."""
     max_step_tokens: int = 2048
     idle_chunk_tokens: int = 512
     ride_rows: int | None = None
@@ -16,16 +18,3 @@ class EngineConfig:
     segment_slots: int = 4096
     poison: bool = False
     """Fill fresh slots with NaN, so that a read of a slot nobody wrote shows. For tests."""
-
-
-@dataclass(frozen=True)
-class EngineStats:
-    """Counters since the start; rows are tokens run through the layers."""
-
-    steps: int = 0
-    prefill_rows: int = 0
-    decode_rows: int = 0
-    neutral_rows: int = 0
-    held_bytes: int = 0
-    peak_bytes: int = 0
-    sessions: int = 0

@@ -1,0 +1,38 @@
+"""Counters of an engine."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from agentrt.engine.scheduler import Job
+
+
+@dataclass(frozen=True)
+class EngineStats:
+    """Counters since the start; rows are tokens run through the layers."""
+
+    steps: int = 0
+    prefill_rows: int = 0
+    decode_rows: int = 0
+    neutral_rows: int = 0
+    held_bytes: int = 0
+    peak_bytes: int = 0
+    sessions: int = 0
+
+    def after(self, jobs: Iterable[Job]) -> Self:
+        """The counters after a step of these jobs, to be called before its tokens are noted."""
+        prefill = decode = neutral = 0
+        for job in jobs:
+            if job.run.rebuild:
+                neutral += len(job.run)
+            elif job.turn is not None and job.turn.token_ids:
+                decode += len(job.run)
+            else:
+                prefill += len(job.run)
+        return replace(
+            self,
+            steps=self.steps + 1,
+            prefill_rows=self.prefill_rows + prefill,
+            decode_rows=self.decode_rows + decode,
+            neutral_rows=self.neutral_rows + neutral,
+        )
