@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from agentrt.cli import config, doctor, models, replay, roles, run, schemes, train
+from agentrt.cli.eval import evaluate
 from agentrt.cli.options import JSON_KEY, VERBOSE_KEY
 from agentrt.errors import AgentrtError, ConfigError
 
@@ -95,6 +96,7 @@ def _root(
 
 
 app.command("run")(run.run)
+app.command("eval")(evaluate)
 app.command("replay")(replay.replay)
 app.command("train")(train.train)
 app.command("schemes")(schemes.schemes)

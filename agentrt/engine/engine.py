@@ -16,7 +16,6 @@ from agentrt.cache.store import CacheStore
 from agentrt.engine.config import EngineConfig
 from agentrt.engine.costs import measure_ride_rows
 from agentrt.engine.health import EngineHealth, EngineStatus, check_queue, drained, health_of
-from agentrt.process import ProcessCondition
 from agentrt.engine.scheduler import Job, Scheduler
 from agentrt.engine.session import Session
 from agentrt.engine.stats import EngineStats
@@ -27,6 +26,7 @@ from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling
 from agentrt.model.tokenizer import Tokenizer
+from agentrt.process import ProcessCondition
 from agentrt.schemes import Scheme
 from agentrt.schemes.make import make_scheme
 from agentrt.step import Step

@@ -18,6 +18,7 @@ from agentrt.runtime.runlog import RunLog
 from agentrt.runtime.running import Runs
 from agentrt.runtime.state import EpisodeState, RunContext, SpanRecord, initial_state
 
+
 class Job:
     """Runs `question` through `graph` once. `open_log` and `open_context` open the run folder and the session; they
     are called in the job's thread, so that a job that never starts holds nothing.

@@ -128,8 +128,7 @@ def test_after_a_fork_every_use_is_a_typed_error_and_the_parent_goes_on(open_eng
         for name, use in uses.items():
             try:
                 use()
-            except ForkedError as error:
-                assert "process" in str(error)
+            except ForkedError:
                 said.append(name)
         engine.close()
         engine.close()

@@ -1,0 +1,40 @@
+"""The runtime that a command's settings name, for every command that runs episodes."""
+
+from pathlib import Path
+
+from agentrt.builtin import configs_dir
+from agentrt.config.settings import Settings
+from agentrt.config.team import Team, check_scheme
+from agentrt.errors import ConfigError
+from agentrt.questions.datasets import BENCHMARKS
+from agentrt.runtime.episode import Runtime
+from agentrt.schemes import SCHEMES
+
+
+def check_team_scheme(team: Team) -> None:
+    """Raises ConfigError for a scheme or option that does not exist, before anything is loaded."""
+    if problems := check_scheme(team, {name: kind.option_names() for name, kind in SCHEMES.items()}):
+        raise ConfigError(problems)
+
+
+def open_runtime(team: Team, settings: Settings, corpus: Path | str | None, out: Path | None) -> Runtime:
+    """`out`: where run folders go; None writes none. Sets the process's threads, if the settings name a number."""
+    if settings.threads is not None:
+        import torch
+
+        torch.set_num_threads(settings.threads)
+    return Runtime(
+        team,
+        corpus=corpus,
+        seed=settings.seed,
+        out=out,
+        device=settings.device,
+        offline=settings.offline,
+        kv_budget_bytes=None if settings.kv_budget_gib is None else int(settings.kv_budget_gib * 2**30),
+    )
+
+
+def shipped_corpus(benchmark: str | None, data: Path | None) -> Path | None:
+    """The mini benchmark's articles, for its own questions and for a question of the user's; None for any other."""
+    shipped = benchmark is None or (data is None and bool(BENCHMARKS[benchmark].shipped))
+    return configs_dir() / "mini" / "articles.jsonl" if shipped else None
