@@ -67,7 +67,7 @@ def evaluate(
     from agentrt.evaluate.evaluation.job import run_episodes
     from agentrt.evaluate.evaluation.plan import EvalPlan, pick
     from agentrt.evaluate.evaluation.row import EpisodeRow
-    from agentrt.evaluate.evaluation.summary import summarise
+    from agentrt.evaluate.evaluation.summary import declare_engine, summarise
     from agentrt.model.progress import progress_bar, silent
     from agentrt.questions.datasets import load_questions
     from agentrt.runtime.episode import new_run_id
@@ -91,6 +91,8 @@ def evaluate(
     check_team_scheme(loaded)
     out = Output(as_json=as_json, quiet=quiet)
     with open_runtime(loaded, settings, settings.corpus or shipped_corpus(benchmark, data), None) as runtime:
+        out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
+        declared = declare_engine(runtime.engine)  # a model that cannot be loaded leaves no folder behind
         identity = plan.identity(loaded, str(runtime.scheme))
         eval_id = resume or new_run_id()
         path = Path(settings.out) / eval_id
@@ -112,7 +114,7 @@ def evaluate(
             done_now = f"{len(folder.rows)} episodes are in {path}"
             raise type(stop)(f"{done_now}; the same command with --resume {eval_id} goes on") from None
     summary = {**summarise(benchmark, str(runtime.scheme), folder.rows), "run_id": eval_id, "seed": settings.seed}
-    folder.finish({**summary, "identity": identity})
+    folder.finish({**summary, "identity": identity, "declared": declared})
     out.record(summary)
     _show(out, summary)
     if summary["failed"] > max_failed * summary["n"]:

@@ -5,9 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
+from agentrt.engine import Engine
 from agentrt.evaluate.evaluation.row import EpisodeRow
+from agentrt.evaluate.replay.declare import declare, describe_machine
 from agentrt.evaluate.scoring import guess_baseline
 from agentrt.evaluate.statistics import Interval, bootstrap_mean
+from agentrt.runtime import ports
 from agentrt_tools import ToolHealth
 
 Metric = Callable[[EpisodeRow], float]
@@ -51,6 +54,14 @@ def summarise(benchmark: str, scheme: str, rows: Sequence[EpisodeRow]) -> dict[s
         "failed": sum(row.broken for row in rows),
         "tool_health": health.to_json(),
     }
+
+
+def declare_engine(engine: ports.Engine) -> dict[str, Any]:
+    """What the engine's numbers depend on; nothing of an engine without a model."""
+    if not isinstance(engine, Engine):
+        return {}
+    declared = declare(engine.scheme, engine.backbone, engine.adapters)
+    return {**declared, **describe_machine(engine.backbone.device)}
 
 
 def _means(rows: Sequence[EpisodeRow], metrics: Mapping[str, Metric]) -> dict[str, float]:
