@@ -19,8 +19,9 @@ from agentrt.questions.question import Question
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool, ScriptedEngine
 from agentrt_tools import ToolFailed
+from tests.crew import short_team
 
-from .conftest import OpenRuntime, short_team
+from .conftest import OpenRuntime
 
 MINI = tuple(load_questions("mini"))
 
