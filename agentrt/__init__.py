@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agentrt.engine import Engine, EngineConfig, EngineHealth, Session, Turn, TurnResult
     from agentrt.model.sampling import Sampling
     from agentrt.runtime.episode import Runtime
+    from agentrt.runtime.options import CancelToken
     from agentrt.runtime.result import EpisodeResult
     from agentrt.schemes import SCHEMES
 
@@ -36,6 +37,7 @@ __all__ = [
     "AgentrtError",
     "BackboneError",
     "CacheFullError",
+    "CancelToken",
     "ConfigError",
     "DataError",
     "Engine",
@@ -60,6 +62,7 @@ __all__ = [
 
 _HOMES: Final = {
     "SCHEMES": "agentrt.schemes",
+    "CancelToken": "agentrt.runtime.options",
     "Engine": "agentrt.engine",
     "EngineConfig": "agentrt.engine",
     "EngineHealth": "agentrt.engine",

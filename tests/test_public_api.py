@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "transformers", "peft", "langgraph", "pydantic", "numpy", "yaml", "requests", "typer")
 
 NAMES = {
-    *("Runtime", "Team", "EpisodeResult"),
+    *("Runtime", "Team", "EpisodeResult", "CancelToken"),
     *("Engine", "EngineConfig", "EngineHealth", "Session", "Turn", "TurnResult", "Sampling", "SCHEMES"),
     *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError"),
     *("ResourceError", "BackboneError", "AdapterError", "CacheFullError"),

@@ -36,23 +36,32 @@ class PlaneSpec:
         return self.num_layers * sum(prod(part.shape) * part.dtype.itemsize for part in self.parts)
 
 
-class Stretch(NamedTuple):
-    """Slots of one run, located: rows `[start, end)` of a segment's tensors."""
+class Stretch:
+    """Slots of one run, located: rows `[start, end)` of a segment's tensors.
 
-    segment: dict[str, list[torch.Tensor]]
-    start: int
-    end: int
+    A step reads the same rows in every layer, so all layers' views are made at once, when the first is asked for.
+    """
+
+    def __init__(self, segment: dict[str, torch.Tensor], start: int, end: int) -> None:
+        self._segment, self._start, self._end = segment, start, end
+        self._views: dict[str, tuple[torch.Tensor, ...]] = {}
+        self._wide: dict[str, tuple[torch.Tensor, ...]] = {}
 
     def read(self, part: str, layer: int) -> torch.Tensor:
         """The rows, [end - start, *shape]: a view, never a copy; writing to it writes the plane."""
-        return self.segment[part][layer][self.start : self.end]
+        views = self._views.get(part)
+        if views is None:
+            views = self._views[part] = self._segment[part][:, self._start : self._end].unbind(0)
+        return views[layer]
 
     def read_wide(self, part: str, layer: int, width: int) -> torch.Tensor:
         """[end - start, width]: each row's own elements, then whatever follows them in memory (to be ignored)."""
-        rows = self.segment[part][layer]
-        stride = rows.stride(0)
-        offset = rows.storage_offset() + self.start * stride
-        return rows.as_strided((self.end - self.start, width), (stride, 1), offset)
+        wide = self._wide.get(part)
+        if wide is None:
+            rows = self._segment[part][:, self._start : self._end]
+            stretched = rows.as_strided((*rows.shape[:2], width), rows.stride())
+            wide = self._wide[part] = stretched.unbind(0)
+        return wide[layer]
 
 
 class Plane:
@@ -68,7 +77,7 @@ class Plane:
         self._device = device
         self._poison = poison
         self._starts: list[int] = []
-        self._segments: list[dict[str, list[torch.Tensor]]] = []  # per segment: part -> per layer [slots, *shape]
+        self._segments: list[dict[str, torch.Tensor]] = []  # per segment: part -> [layers, slots, *shape]
 
     @property
     def held_bytes(self) -> int:
@@ -95,12 +104,11 @@ class Plane:
                     for layer in range(self.spec.num_layers):
                         self.locate(run).read(part.name, layer).fill_(float("nan"))
 
-    def _tensor(self, part: Part, slots: int) -> list[torch.Tensor]:
+    def _tensor(self, part: Part, slots: int) -> torch.Tensor:
         layers = self.spec.num_layers
         if part.wide_read:
             width = prod(part.shape)
             flat = torch.empty(slots * layers * width + part.wide_read, dtype=part.dtype, device=self._device)
             flat[slots * layers * width :] = 0
-            return list(flat[: slots * layers * width].view(slots, layers, width).unbind(1))
-        tensor = torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self._device)
-        return list(tensor.unbind(0))
+            return flat[: slots * layers * width].view(slots, layers, width).transpose(0, 1)
+        return torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self._device)

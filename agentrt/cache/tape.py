@@ -47,6 +47,20 @@ class Tape:
         assert self.start <= start <= end <= self.capacity, (self.start, start, end, self.capacity)
         return cut(self._runs, start - self.start, end - self.start)
 
+    def lend(self, start: int) -> "Tape":
+        """A tape of its own from `start` on, over this one's reserved slots there; `take_back` ends it."""
+        assert self.end <= start
+        lent = Tape(self._store, self.plane, start)
+        lent._runs = self.runs(start, self.capacity)
+        self._runs = self.runs(self.start, start)
+        return lent
+
+    def take_back(self, lent: "Tape") -> None:
+        """Have the lent slots again, as reserved ones. `lent` holds nothing afterwards."""
+        assert lent.start == self.capacity
+        self._runs = concat(self._runs, lent._runs)
+        lent._runs = ()
+
     def crop(self, end: int) -> None:
         """Free every slot from position `end` on, reserved ones too."""
         end = max(end, self.start)

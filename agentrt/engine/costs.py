@@ -11,28 +11,38 @@ from agentrt.cache.tape import Tape, reserve
 from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
-from agentrt.step import Pass, Step, Write
+from agentrt.step import Logits, Pass, Step, Write
 from agentrt.trajectory import NEUTRAL
 
-CANDIDATES: Final = (8, 16, 32, 64)
+CANDIDATES: Final = (16, 32, 64)
 """Rows a decode step may take along."""
-PREFILL: Final = (64, 192)
-"""Two prefill lengths, whose difference prices a row that is computed at full rate."""
+PASS: Final = 256
+"""Rows of the pass they would otherwise run in, after the turn."""
+PREFIX: Final = 768
+"""Tokens that both read: what rides reads them once a step, a pass once."""
 REPEATS: Final = 3
 
 _log = logging.getLogger("agentrt.engine")
 
 
 def measure_ride_rows(backbone: Backbone, adapters: AdapterSet) -> int:
-    """The candidate whose rows cost least beside one decoded token, or 0 if a row costs less inside a prefill.
+    """The candidate whose rows cost least beside one decoded token, or 0 if a row costs less in a pass of its own.
 
     Runs a few forwards over made-up tokens in a cache of its own.
     """
-    store = CacheStore([backbone.layout(adapters).kv_spec()], device=backbone.device, segment_slots=1024)
+    return backbone.compute.call(_measure, backbone, adapters)
+
+
+def _measure(backbone: Backbone, adapters: AdapterSet) -> int:
+    spec = backbone.layout(adapters).kv_spec()
+    store = CacheStore([spec], device=backbone.device, segment_slots=2 * (PREFIX + PASS))
+    prefix = Tape(store, KV)
+    reserve(store, [(prefix, PREFIX)])
+    backbone.run(Step((_pass(prefix, PREFIX),)), store.planes, adapters)
 
     def cost(*sizes: int) -> float:
-        tapes = [Tape(store, KV) for _ in sizes]
-        reserve(store, list(zip(tapes, sizes, strict=True)))
+        tapes = [prefix.fork() for _ in sizes]
+        reserve(store, [(tape, PREFIX + size) for tape, size in zip(tapes, sizes, strict=True)])
         step = Step(tuple(_pass(tape, size) for tape, size in zip(tapes, sizes, strict=True)))
         times = []
         for _ in range(REPEATS + 1):  # the first warms up
@@ -47,20 +57,22 @@ def measure_ride_rows(backbone: Backbone, adapters: AdapterSet) -> int:
 
     alone = cost(1)
     riding = {rows: (cost(1, rows) - alone) / rows for rows in CANDIDATES}
-    short, long = (cost(rows) for rows in PREFILL)
-    in_prefill = (long - short) / (PREFILL[1] - PREFILL[0])
+    apart = cost(PASS) / PASS
     best = min(riding, key=lambda rows: riding[rows])
-    chosen = best if riding[best] < in_prefill else 0
+    chosen = best if riding[best] < apart else 0
     _log.info(
-        "auto: %d rows ride in a decode step (ms a row: %s riding, %.3f in a prefill; %.1f ms a decode step)",
+        "auto: %d rows ride in a decode step (ms a row: %s riding, %.3f after the turn; %.1f ms a decode step)",
         chosen,
         ", ".join(f"{rows}: {1e3 * price:.3f}" for rows, price in riding.items()),
-        1e3 * in_prefill,
+        1e3 * apart,
         1e3 * alone,
     )
     return chosen
 
 
 def _pass(tape: Tape, rows: int) -> Pass:
-    runs = tape.extend(rows)
-    return Pass(NEUTRAL, (0,) * rows, 0, View(KV, runs), (Write(KV, 0, runs),), "base", "last" if rows == 1 else "none")
+    start = tape.end
+    runs = tape.extend(start + rows)
+    view = View(KV, tape.runs(0, tape.end))
+    logits: Logits = "last" if rows == 1 else "none"
+    return Pass(NEUTRAL, (0,) * rows, start, view, (Write(KV, 0, runs),), "base", logits)

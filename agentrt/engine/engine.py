@@ -5,7 +5,6 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -135,18 +134,15 @@ class Engine:
         trajectory.preamble = len(trajectory)
         with self._changed:
             self._check_taking()
-            work = SessionWork(trajectory, self.scheme.open(self._layout, self._store, trajectory))
+            sharing = self.scheme.open(self._layout, self._store, trajectory)
+            sharing.may_ride = self._scheduler.ride_rows > 0
+            work = SessionWork(trajectory, sharing)
             self._sessions.append(work)
         return Session(self, work)
 
     def stats(self) -> EngineStats:
         with self._changed:
-            return replace(
-                self._stats,
-                held_bytes=self._store.held_bytes,
-                peak_bytes=self._store.peak_bytes,
-                sessions=len(self._sessions),
-            )
+            return self._stats.at(self._store, len(self._sessions))
 
     def health(self) -> EngineHealth:
         """Whether this engine takes work, and what it is busy with; raises nothing, not even after a fork."""
@@ -347,7 +343,7 @@ class Engine:
             return 0
         if self.config.ride_rows is not None:
             return self.config.ride_rows
-        return self.backbone.compute.call(measure_ride_rows, self.backbone, self.adapters)
+        return measure_ride_rows(self.backbone, self.adapters)
 
     # Helpers, called under the lock.
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
+from agentrt.cache.store import CacheStore
 from agentrt.engine.scheduler import Job
 
 
@@ -36,3 +37,7 @@ class EngineStats:
             decode_rows=self.decode_rows + decode,
             neutral_rows=self.neutral_rows + neutral,
         )
+
+    def at(self, store: CacheStore, sessions: int) -> Self:
+        """The counters with what is held now."""
+        return replace(self, held_bytes=store.held_bytes, peak_bytes=store.peak_bytes, sessions=sessions)

@@ -1,7 +1,8 @@
 """The backbone: drives the stock transformers layers one by one over a packed step."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,9 +15,9 @@ from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME, register
 from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
-from agentrt.model.linear import PackedLinear
+from agentrt.model.linear import JointLinear, PackedLinear
 from agentrt.model.load import load_model
-from agentrt.model.lowrank import ATTENTION, MLP, Site
+from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
 from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
 from agentrt.model.tokenizer import Tokenizer
@@ -150,10 +151,15 @@ class Backbone:
     def _wrap(self) -> None:
         for index, layer in enumerate(self._stack.layers):
             for parent, names in ((layer.self_attn, ATTENTION), (layer.mlp, MLP)):
-                for name in names:
-                    base = getattr(parent, name)
-                    if isinstance(base, AdaptedLinear):
-                        raise ValueError("this model already belongs to a Backbone; share that one instead")
+                bases = {name: getattr(parent, name) for name in names}
+                if any(isinstance(base, AdaptedLinear) for base in bases.values()):
+                    raise ValueError("this model already belongs to a Backbone; share that one instead")
+                products: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {}
+                if parent is layer.self_attn:
+                    joint = JointLinear([bases[name] for name in QKV])
+                    products = {name: partial(joint.part, part) for part, name in enumerate(QKV)}
+                for name, base in bases.items():
                     site = Site(index, name)
                     self.shapes[site] = ProjectionShape(base.in_features, base.out_features)
-                    setattr(parent, name, AdaptedLinear(base, site, self._context))
+                    product = products.get(name) or PackedLinear(base)
+                    setattr(parent, name, AdaptedLinear(product, site, self._context))

@@ -36,6 +36,15 @@ class ColumnWrite(NamedTuple):
     end: int
     targets: Mapping[str, tuple[Target, ...]]
 
+    def extended(self, end: int, targets: Mapping[str, tuple[Target, ...]]) -> "ColumnWrite":
+        """With the rows that follow, up to `end`, of the same adapters."""
+        shift = self.end - self.start
+        moved = {
+            name: tuple(Target(low + shift, high + shift, stretch) for low, high, stretch in parts)
+            for name, parts in targets.items()
+        }
+        return ColumnWrite(self.start, end, {name: (*self.targets[name], *moved[name]) for name in moved})
+
 
 class Piece(NamedTuple):
     """Consecutive positions from `position`, contiguous in every plane they are read from."""
@@ -56,6 +65,29 @@ class Reader(NamedTuple):
     factored: bool
 
 
+class _Span(NamedTuple):
+    """Rows that read as one: consecutive positions of one path over one view."""
+
+    start: int
+    end: int
+    position: int
+    path: str
+    view: View
+
+    def continued_by(self, other: Pass) -> bool:
+        return (
+            other.path == self.path
+            and other.start == self.position + self.end - self.start
+            and other.view.truncate(len(self.view)) == self.view
+        )
+
+    def reader(self, planes: Mapping[str, Plane]) -> Reader:
+        rows = self.end - self.start
+        pieces = tuple(_pieces(self.view, planes, self.position if rows > 1 else 0))
+        factored = any(piece.column is not None for piece in pieces)
+        return Reader(self.start, self.end, self.position, self.path, pieces, factored)
+
+
 class StepContext:
     """Owned by a backbone and handed to its projections at construction; `fill` prepares it for one step."""
 
@@ -67,22 +99,25 @@ class StepContext:
     readers: list[Reader]
 
     def fill(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
+        """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
         self.adapters = adapters
         self.all_rows, self.value_rows = [], []
-        self.kv_writes, self.column_writes, self.readers = [], [], []
+        self.kv_writes, self.column_writes = [], []
+        spans: list[_Span] = []
         start = 0
         for each in step.passes:
             end = start + len(each)
             if each.path:
-                rows = Rows(start, end, each.path)
-                self.all_rows.append(rows)
+                _add_rows(self.all_rows, Rows(start, end, each.path))
                 if each.value == "full":
-                    self.value_rows.append(rows)
+                    _add_rows(self.value_rows, Rows(start, end, each.path))
             self._add_writes(each, start, planes)
-            pieces = tuple(_pieces(each.view, planes, each.start if len(each) > 1 else 0))
-            factored = any(piece.column is not None for piece in pieces)
-            self.readers.append(Reader(start, end, each.start, each.path, pieces, factored))
+            if spans and spans[-1].continued_by(each):
+                spans[-1] = spans[-1]._replace(end=end, view=each.view)
+            else:
+                spans.append(_Span(start, end, each.start, each.path, each.view))
             start = end
+        self.readers = [span.reader(planes) for span in spans]
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
         """Rows whose path's low-rank term the projection adds."""
@@ -98,7 +133,18 @@ class StepContext:
             else:
                 key = (low, low + length(write.runs))
                 columns.setdefault(key, {})[plane.spec.column] = tuple(_targets(0, plane, write.runs))
-        self.column_writes.extend(ColumnWrite(low, high, targets) for (low, high), targets in columns.items())
+        for (low, high), targets in columns.items():
+            last = self.column_writes[-1] if self.column_writes else None
+            if last is not None and last.end == low and last.targets.keys() == targets.keys():
+                self.column_writes[-1] = last.extended(high, targets)
+            else:
+                self.column_writes.append(ColumnWrite(low, high, targets))
+
+
+def _add_rows(groups: list[Rows], rows: Rows) -> None:
+    if groups and (groups[-1].end, groups[-1].path) == (rows.start, rows.path):
+        rows = groups.pop()._replace(end=rows.end)
+    groups.append(rows)
 
 
 def write_columns(context: StepContext, layer: int, hidden: torch.Tensor) -> None:

@@ -5,7 +5,9 @@ from typing import Final, NamedTuple
 
 import torch
 
-ATTENTION: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
+QKV: Final = ("q_proj", "k_proj", "v_proj")
+"""The projections of one input."""
+ATTENTION: Final = (*QKV, "o_proj")
 MLP: Final = ("gate_proj", "up_proj", "down_proj")
 PROJECTIONS: Final = (*ATTENTION, *MLP)
 

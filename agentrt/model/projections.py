@@ -1,27 +1,29 @@
 """Wrappers of the backbone's linear layers: the base product, plus each row's own low-rank term."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 
 from agentrt.model.context import StepContext, write_columns
-from agentrt.model.linear import PackedLinear
 from agentrt.model.lowrank import Site
 
 
-class AdaptedLinear(PackedLinear):
+class AdaptedLinear(nn.Module):
     """y = x W^T + b + (x @ down) @ up for the rows whose path adapts this projection.
 
     v_proj also deposits the low-rank activations that this step writes; it leaves the term itself out for rows
     whose values stay factored. The low-rank product runs in the adapters' own dtype.
     """
 
-    def __init__(self, base: nn.Linear, site: Site, context: StepContext) -> None:
-        super().__init__(base)
+    def __init__(self, base: Callable[[torch.Tensor], torch.Tensor], site: Site, context: StepContext) -> None:
+        super().__init__()
+        self._base = base
         self.site = site
         self._context = context
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = super().forward(x)
+        out = self._base(x)
         context = self._context
         for start, end, path in context.rows_of(self.site.projection):
             weights = context.adapters.weights[path].get(self.site)

@@ -75,6 +75,8 @@ class SharingSession(ABC):
         self._trajectory = trajectory
         self._tapes: dict[str, Tape] = {}
         self._speaker = ""
+        self.may_ride = True
+        """Whether the engine leaves room for `ride` in decode steps."""
         self._before: dict[str, int] = {}
 
     def begin(self, speaker: str, max_new_tokens: int) -> list[Pass]:
@@ -86,7 +88,7 @@ class SharingSession(ABC):
         self._before = {name: tape.end for name, tape in self._tapes.items()}
         last = len(self._trajectory) + max_new_tokens - 1  # the last sampled token is fed by the next turn
         try:
-            reserve(self._store, [(tape, last) for tape in self._turn_tapes()])
+            self._reserve(last)
         except BaseException:
             self.abort()
             raise
@@ -130,12 +132,17 @@ class SharingSession(ABC):
     def fork(self, trajectory: Trajectory) -> Self:
         """A second session over the same slots. Only between turns, with no pass outstanding."""
         twin = self._empty(trajectory)
+        twin.may_ride = self.may_ride
         twin._tapes = {name: tape.fork() for name, tape in self._tapes.items()}
         return twin
 
     def close(self) -> None:
         for tape in self._tapes.values():
             tape.close()
+
+    def _reserve(self, last: int) -> None:
+        """Take the slots of the turn's tapes up to position `last`, all or (CacheFullError) none."""
+        reserve(self._store, [(tape, last) for tape in self._turn_tapes()])
 
     @property
     def tapes(self) -> Mapping[str, Tape]:

@@ -86,6 +86,8 @@ class ReBaseSharedSession(PreLRSharedSession):
         column a  [ ............................... | by the base path, wherever base is                      ]
 
     What the base path owes follows from the tapes: positions from the base tape's end to what was processed.
+    Where it covers the turn only afterwards, the private slots are the base's own, lent for the turn: the speaker
+    reads one run, and the base path then writes over what nobody reads any more.
     """
 
     def __init__(
@@ -112,8 +114,13 @@ class ReBaseSharedSession(PreLRSharedSession):
         self._read_from = self._private_start(speaker)
         return super().begin(speaker, max_new_tokens)
 
+    def _reserve(self, last: int) -> None:
+        super()._reserve(last)
+        if self._lends and not self._direct:
+            self._tapes["private"] = self._base.lend(self._read_from)
+
     def ride(self, rows: int) -> list[Pass]:
-        if not self._scheme.rides or self._direct:
+        if not self._rides or self._direct:
             return []
         end = min(self._base.end + rows, self._trajectory.num_processed)
         return self._base_passes(end)
@@ -125,8 +132,11 @@ class ReBaseSharedSession(PreLRSharedSession):
             self._holder = self._speaker
             super().end()
             return ()
-        if "private" in self._tapes:
-            self._tapes.pop("private").close()
+        private = self._tapes.pop("private", None)
+        if private is not None and self._lends:
+            self._base.take_back(private)
+        elif private is not None:
+            private.close()
         owed = self._trajectory.num_processed - self._base.end
         later = self._scheme.schedule == "fused" or (self._scheme.schedule == "auto" and owed <= self._scheme.fuse_rows)
         passes = [] if later else self.catch_up()
@@ -149,6 +159,15 @@ class ReBaseSharedSession(PreLRSharedSession):
             self._tapes.pop("private").close()
 
     @property
+    def _rides(self) -> bool:
+        return self._scheme.rides and self.may_ride
+
+    @property
+    def _lends(self) -> bool:
+        """The base path writes nothing of a turn while its private slots are read."""
+        return self._scheme.schedule != "db" and not self._rides and self._scheme.lp_at == "call"
+
+    @property
     def _direct(self) -> bool:
         """The speaker's own path computes the base."""
         return self._speaker == self._pivot
@@ -164,7 +183,7 @@ class ReBaseSharedSession(PreLRSharedSession):
         return min(start, length - 1)  # the speaker reads at least one token itself
 
     def _turn_tapes(self) -> list[Tape]:
-        own = [] if self._direct else [self._tape("private", KV, start=self._read_from)]
+        own = [] if self._direct or self._lends else [self._tape("private", KV, start=self._read_from)]
         return [*super()._turn_tapes(), *own]
 
     def _advance(self) -> list[Pass]:

@@ -72,18 +72,19 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return Bench(tmp_path_factory.mktemp("bench"))
 
 
+@pytest.mark.parametrize("ride_rows", [0, 2])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_rows_and_bytes_equal_the_formulas(bench: Bench, scheme: str) -> None:
+def test_rows_and_bytes_equal_the_formulas(bench: Bench, scheme: str, ride_rows: int) -> None:
     trace, chosen = bench.trace(20), make_scheme(scheme)
     contestant = EngineContestant(
-        scheme, chosen, bench.backbone, bench.adapters, max_tokens=trace.num_tokens, ride_rows=2
+        scheme, chosen, bench.backbone, bench.adapters, max_tokens=trace.num_tokens, ride_rows=ride_rows
     )
     try:
         run = contestant.play(trace, random_contexts(trace, 211, 0), 0.0)
         again = contestant.play(trace, random_contexts(trace, 211, 1), 0.0)
     finally:
         contestant.close()
-    books = expected(chosen, trace, bench.backbone.layout(bench.adapters))
+    books = expected(chosen, trace, bench.backbone.layout(bench.adapters), riding=ride_rows > 0)
     assert books == Expected(run.prefill_rows, run.neutral_rows, run.decode_rows, run.kv_bytes_peak)
     assert run[4:] == again[4:]
     assert len(contestant.token_ids) == trace.num_tokens + 1

@@ -76,7 +76,7 @@ def test_the_formulas_give_the_rows_of_the_design(scheme: str, short: tuple[int,
 
 def test_bytes_follow_from_23040_a_token_and_1440_of_columns() -> None:
     def peak(scheme: str) -> int:
-        books = expected(make_scheme(scheme), react(256), SMOLLM2)
+        books = expected(make_scheme(scheme), react(256), SMOLLM2, riding=True)
         assert books is not None
         return books.kv_bytes_peak
 
@@ -86,7 +86,9 @@ def test_bytes_follow_from_23040_a_token_and_1440_of_columns() -> None:
     assert peak("non_shared") == (1_840 + 1_856 + 1_936) * 23_040
     assert peak("base_shared") == 1_936 * 23_040 + (1_840 + 1_856 + 1_936) * 480
     # the last call holds least privately (reflect 8/8), the call before holds most of what counts (reflect 32/32)
-    assert peak("rebase_shared:lp") == max(1_920 * 24_480 + 64 * 23_040, 1_824 * 24_480 + 288 * 23_040)
+    assert peak("rebase_shared:db") == max(1_920 * 24_480 + 64 * 23_040, 1_824 * 24_480 + 288 * 23_040)
+    assert peak("rebase_shared:auto") == peak("rebase_shared:db")
+    assert peak("rebase_shared:lp") == peak("pre_lr_shared"), "the base path takes the private rows' place"
 
 
 def test_more_agents_cost_non_shared_more_rows_and_the_others_none() -> None:

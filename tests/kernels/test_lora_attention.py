@@ -82,8 +82,8 @@ def test_equals_the_definition_in_fp64(case, dtype, ranked):
 @pytest.mark.parametrize("total", [511, 512, 513, 1500])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("ranked", [True, False])
-def test_one_query_over_long_keys_read_in_halves(total, dtype, ranked):
-    """Three heads on two threads: the halves are put together as one attention."""
+def test_one_query_over_long_keys_of_three_heads_on_two_threads(total, dtype, ranked):
+    """Short keys are read once a key head, long ones once a query head."""
     generator = torch.Generator().manual_seed(total)
     q = torch.randn(1, 9, 64, generator=generator).to(dtype)
     k, v = (torch.randn(total, 3, 64, generator=generator).to(dtype) for _ in range(2))

@@ -193,9 +193,12 @@ def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", [*SCHEMES, "rebase_shared:db"])
 def test_bytes_held_equal_the_formula(tmp_path, scheme):
-    """SCHEMES.md section 8, byte for byte, after every turn and inside one."""
+    """SCHEMES.md section 8, byte for byte, after every turn and inside one.
+
+    A private tail costs memory only where the base path works beside it: afterwards, it takes the tail's place.
+    """
     model, folders = make(tmp_path, r=4, shared_a=scheme == "base_lr_shared")
     scheme = NAMED.get(scheme, scheme)
     rig = Rig(model, folders, scheme)
@@ -215,9 +218,10 @@ def test_bytes_held_equal_the_formula(tmp_path, scheme):
             "base_lr_shared": total * (kv + lr // 3),
             "pre_lr_shared": total * (kv + lr),
             "rebase_shared:lp": total * (kv + lr),
+            "rebase_shared:db": total * (kv + lr),
         }[scheme]
         assert rig.store.held_bytes == expected
-        private = (total - start) * kv if scheme == "rebase_shared:lp" else 0
+        private = (total - start) * kv if scheme == "rebase_shared:db" else 0
         assert rig.store.peak_bytes == expected + private
 
 

@@ -22,19 +22,26 @@ class Sizes(NamedTuple):
 
     kv: int
     columns: Mapping[str, int]
+    riding: bool
+    """The base path works beside the speaker, so that both have rows of their own."""
 
     @property
     def all_columns(self) -> int:
         return sum(self.columns.values())
 
 
-def expected(scheme: Scheme, trace: Trace, layout: Layout) -> Expected | None:
-    """The books of one replay without a preamble; None for a scheme that has no formula here."""
+def expected(scheme: Scheme, trace: Trace, layout: Layout, *, riding: bool = False) -> Expected | None:
+    """The books of one replay without a preamble; None for a scheme that has no formula here.
+
+    `riding`: the engine leaves room in decode steps (`ride_rows`).
+    """
     formula = _FORMULAS.get(scheme.name)
     if formula is None:
         return None
     columns = {name: layout.column_spec(name).row_bytes for name, rank in layout.ranks.items() if rank}
-    prefill, neutral, peak = formula(scheme, trace.spans, Sizes(layout.kv_spec().row_bytes, columns))
+    prefill, neutral, peak = formula(
+        scheme, trace.spans, Sizes(layout.kv_spec().row_bytes, columns, riding and scheme.rides)
+    )
     return Expected(prefill, neutral, sum(call.decode for call in trace.calls), peak)
 
 
@@ -81,9 +88,11 @@ def _pre_lr_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books
 
 
 def _rebase_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
-    """A turn of the pivot writes the base itself; any other holds its adapted rows privately while it lasts."""
+    """A turn of the pivot writes the base itself; any other has adapted rows while it lasts: in the base's own slots
+    where the base path comes after the turn, else in slots of their own."""
     options = scheme.options()
     tail, handover = options["adapted_tail"], options["lp_at"] == "handover"
+    apart = handover or sizes.riding or options["schedule"] == "db"
     prefill = neutral = peak = private = 0
     before = ""
     for span in spans:
@@ -98,7 +107,7 @@ def _rebase_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books
         if not direct:
             private += adapted + span.end - span.read
             neutral += span.end - span.start
-        held = span.end * (sizes.kv + sizes.all_columns) + (private + stale) * sizes.kv
+        held = span.end * (sizes.kv + sizes.all_columns) + apart * (private + stale) * sizes.kv
         peak, before = max(peak, held), span.agent
     return prefill, neutral, peak
 

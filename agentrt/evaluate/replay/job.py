@@ -125,7 +125,10 @@ def compare(
     for trace in traces:
         stage = f"{trace.name}, C = {trace.context:,} {group}".rstrip()
         measured = _measure(backbone, plan, trace, entrants, ride_rows, stage, report)
-        books = {each.label: expected(each.scheme, trace, backbone.layout(each.adapters)) for each in entrants}
+        books = {
+            each.label: expected(each.scheme, trace, backbone.layout(each.adapters), riding=ride_rows > 0)
+            for each in entrants
+        }
         run = {
             "repeats": plan.repeats,
             "tool_wait_s": plan.tool_wait_s * sum(call.tool for call in trace.calls),

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import torch
 
-SPLIT_KEYS = 512
-"""From this many keys on, two halves read in parallel pay for putting them together."""
+SPREAD_KEYS = 512
+"""From this many keys on, work for every thread pays for reading the keys once a query head."""
 
 
 class Block(NamedTuple):
@@ -58,8 +58,8 @@ def lora_attention(
     if up is not None and n * heads >= kv_heads * d:
         blocks = _expand(blocks, up.to(q.dtype))
     fused = q.device.type == "cpu" and all(map(_fusable, blocks))
-    if n == 1 and len(blocks) == 1 and fused:
-        return _decode(q, blocks[0], up, scale)
+    if n == 1 and fused:
+        return _decode(q, blocks, up, scale)
     grouped = q.view(n, kv_heads, heads // kv_heads, d).permute(1, 2, 0, 3)  # [Hkv, G, n, d]
     attend = _attend_fused if fused else _attend_plain
     out, out_lr = _merge([attend(grouped, q_start, block, scale, window) for block in blocks], n)
@@ -104,10 +104,7 @@ def _visible(blocks: Sequence[Block], q_start: int, window: int) -> list[Block]:
 def _mask(
     q_start: int, n: int, block: Block, window: int | None, dtype: torch.dtype
 ) -> tuple[int, torch.Tensor | None]:
-    """First row that sees any key of the block, and an additive mask [n', T]; None where all is visible.
-
-    Hidden keys get a large finite penalty: a row that sees none of a block ends with weight zero, not NaN.
-    """
+    """First row that sees any key of the block, and an additive mask [n', T]; None where all is visible."""
     last = q_start + n - 1
     if block.end <= q_start + 1 and (window is None or block.start > last - window):
         return 0, None
@@ -117,8 +114,8 @@ def _mask(
     hidden = positions > rows
     if window is not None:
         hidden |= positions <= rows - window
-    penalty = -3e4 if dtype == torch.float16 else -1e30
-    return first_row, torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, penalty)
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, _penalty(dtype))
+    return first_row, mask
 
 
 def _attend_fused(q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None) -> _Partial:
@@ -167,41 +164,58 @@ def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, win
     return _Partial(first_row, out, out_lr, lse)
 
 
-def _decode(q: torch.Tensor, block: Block, up: torch.Tensor | None, scale: float) -> torch.Tensor:
-    """`_attend_fused` for one query over one block, where every call counts: no merge of blocks, few views.
+def _decode(q: torch.Tensor, blocks: Sequence[Block], up: torch.Tensor | None, scale: float) -> torch.Tensor:
+    """`_attend_fused` for one query, where every call counts: no masks, few views."""
+    reads = [_read_block(q, block, up is not None, scale) for block in blocks]
+    outs, terms, lses = zip(*reads, strict=True)
+    out, term = outs[0], terms[0]
+    if len(reads) > 1:
+        weights = torch.stack(lses).softmax(0).unsqueeze(-1)
+        out = torch.stack(outs).mul(weights).sum(0)
+        ranked = [index for index, each in enumerate(terms) if each is not None]
+        if ranked:
+            term = torch.stack([terms[index] for index in ranked]).mul(weights[ranked]).sum(0)
+    if up is not None and term is not None:
+        out = torch.bmm(term.to(up.dtype), up.transpose(0, 1)).add_(out)
+    answer: torch.Tensor = out.to(q.dtype).view(q.shape)
+    return answer
 
-    Flash attention works one head a thread at a time. Where that leaves threads idle, long keys are read as two
-    halves; of an odd number the middle key is in both, and masked in the second.
+
+def _read_block(
+    q: torch.Tensor, block: Block, ranked: bool, scale: float
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
+    """One query over one block: outputs [Hkv, G, d], low-rank outputs [Hkv, G, r], log-sum-exp [Hkv, G].
+
+    Flash attention gives each thread whole (batch, head) units. The units are the key heads, a group's queries
+    sharing each read of the keys; where that leaves threads idle and the keys are long, they are the query heads.
     """
     _, heads, d = q.shape
-    kv_heads, keys = block.k.shape[1], len(block.k)
-    halves = 2 if keys >= SPLIT_KEYS and kv_heads % torch.get_num_threads() else 1
-    half = -(-keys // halves)
-    rows = q.view(1, kv_heads, heads // kv_heads, d).expand(halves, -1, -1, -1)
-    mask = None
-    if halves * half > keys:
-        mask = q.new_zeros(halves, 1, 1, half)
-        mask[1, ..., 0] = -3e4 if q.dtype == torch.float16 else -1e30
-        mask = mask.expand(halves, kv_heads, heads // kv_heads, half)
+    keys, kv_heads = block.k.shape[:2]
+    group = heads // kv_heads
+    spread = keys >= SPREAD_KEYS and bool(kv_heads % torch.get_num_threads())
+    rows = q.view((kv_heads, group, 1, d) if spread else (1, kv_heads, group, d))
 
-    def flash(values: torch.Tensor, stride: int) -> tuple[torch.Tensor, torch.Tensor]:
-        out: tuple[torch.Tensor, torch.Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            rows, split(block.k, d), split(values, stride), attn_mask=mask, scale=scale
-        )
-        return out
-
-    def split(x: torch.Tensor, head_stride: int) -> torch.Tensor:
+    def units(x: torch.Tensor, head_stride: int) -> torch.Tensor:
         row = x.stride(0)
-        return x.as_strided((halves, kv_heads, half, d), ((keys - half) * row, head_stride, row, 1))
+        if spread:
+            return x.as_strided((kv_heads, group, keys, d), (head_stride, 0, row, 1))
+        return x.as_strided((1, kv_heads, keys, d), (0, head_stride, row, 1))
 
-    out, lse = flash(block.v, d)
-    weights = lse.softmax(0).unsqueeze(-1) if halves > 1 else None
-    out = out[0] if weights is None else (out * weights).sum(0)
-    if block.lr is not None and block.wide is not None and up is not None:
-        term = flash(block.wide, 0)[0][..., : block.lr.shape[1]]
-        term = term[0] if weights is None else (term * weights).sum(0)
-        out = out + term.to(up.dtype) @ up.transpose(0, 1)
-    return out.to(q.dtype).reshape(1, heads, d)
+    k = units(block.k, d)
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out: torch.Tensor
+    lse: torch.Tensor
+    out, lse = flash(rows, k, units(block.v, d), scale=scale)
+    term = None
+    if ranked and block.lr is not None and block.wide is not None:
+        term = flash(rows, k, units(block.wide, 0), scale=scale)[0].view(kv_heads, group, d)
+        term = term[..., : block.lr.shape[1]]
+    return out.view(kv_heads, group, d), term, lse.reshape(kv_heads, group)
+
+
+def _penalty(dtype: torch.dtype) -> float:
+    """Hides a score: large but finite, so that a row that sees none of a block ends with weight zero, not NaN."""
+    return -3e4 if dtype == torch.float16 else -1e30
 
 
 def _merge(partials: Sequence[_Partial], n: int) -> tuple[torch.Tensor, torch.Tensor | None]:
