@@ -202,12 +202,14 @@ class Runtime:
         )
 
     def _check_adapters(self, engine: Engine, adapters: Mapping[str, str]) -> None:
-        for role, adapter in adapters.items():
+        for role in adapters:
             if role not in self.team.roles:
                 raise UsageError(f"adapters: the team has no role {role!r}{suggest(role, self.team.roles, 'roles')}")
-            if adapter and adapter not in engine.adapter_names:
-                tail = suggest(adapter, engine.adapter_names, "adapters")
-                raise UsageError(f"adapters: the engine has no adapter {adapter!r} for role {role!r}{tail}")
+        for role in self.team.roles:
+            adapter, known = adapters.get(role, self.team.adapter_name(role)), engine.adapter_names
+            if adapter and known and adapter not in known:  # a scripted engine may name none, and takes any
+                tail = suggest(adapter, known, "adapters")
+                raise UsageError(f"the engine has no adapter {adapter!r} for role {role!r}{tail}")
 
     def _load(self) -> Engine:
         from agentrt.engine import Engine as RealEngine  # a scripted engine needs no model code

@@ -1,9 +1,6 @@
 """The engine as something a program embeds: health, drains, a bounded queue, forks, and memory after it is closed."""
 
-import gc
-import os
 import threading
-import traceback
 import weakref
 
 import pytest
@@ -13,6 +10,8 @@ from agentrt.errors import EngineClosedError, EngineError, ForkedError, QueueFul
 from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling
 from agentrt.model.tiny import tiny_adapter, tiny_model
+from benchmarks.soak.usage import usage
+from tests.forks import in_child
 
 LONG = Sampling(max_new_tokens=400)
 
@@ -90,24 +89,6 @@ def test_drain_tells_when_time_was_too_short(open_engine):
     assert engine.drain(timeout_s=60)
 
 
-def in_child(work) -> str:
-    """What `work` returns in a forked child, or the traceback."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            said = work()
-        except BaseException:
-            said = traceback.format_exc()
-        os.write(writer, said.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        said = pipe.read()
-    os.waitpid(child, 0)
-    return said
-
-
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_after_a_fork_every_use_is_a_typed_error_and_the_parent_goes_on(open_engine):
     engine = open_engine()
@@ -182,10 +163,12 @@ def test_a_hundred_engines_leave_no_memory_thread_or_file_behind(tmp_path):
         return weakref.ref(engine)
 
     cycle()
-    gc.collect()
-    before = threading.active_count(), len(os.listdir("/proc/self/fd"))
-    engines = [cycle() for _ in range(100)]
-    gc.collect()
+    before = usage()
+    engines = [cycle() for _ in range(30)]
+    third = usage()
+    engines += [cycle() for _ in range(70)]
+    after = usage()
     assert [engine for engine in engines if engine() is not None] == []
-    assert threading.active_count() <= before[0]
-    assert len(os.listdir("/proc/self/fd")) <= before[1]
+    assert after.threads <= before.threads
+    assert after.files <= before.files
+    assert after.resident_bytes < third.resident_bytes + 8 * 2**20, "a model and its caches are a few MiB"
