@@ -93,7 +93,7 @@ def evaluate(
     with open_runtime(loaded, settings, settings.corpus or shipped_corpus(benchmark, data), None) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
         declared = declare_engine(runtime.engine)  # a model that cannot be loaded leaves no folder behind
-        identity = plan.identity(loaded, str(runtime.scheme))
+        identity = plan.identity(loaded, str(runtime.scheme), declared)
         eval_id = resume or new_run_id()
         path = Path(settings.out) / eval_id
         folder = EvalFolder.resume(path, identity) if resume else EvalFolder.create(path, identity)

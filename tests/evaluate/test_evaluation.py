@@ -173,7 +173,7 @@ def test_the_bootstrap_interval_is_that_of_the_mean() -> None:
 def test_a_folder_goes_on_where_it_was_killed(open_runtime: OpenRuntime, tmp_path: Path) -> None:
     runtime = open_runtime()
     plan = EvalPlan("mini", MINI[:4])
-    identity = plan.identity(runtime.team, "pre_lr_shared")
+    identity = plan.identity(runtime.team, "pre_lr_shared", {})
     folder = EvalFolder.create(tmp_path / "one", identity)
     whole = rows_of(runtime, plan)
     for found in whole[:2]:
@@ -192,17 +192,18 @@ def test_a_folder_goes_on_where_it_was_killed(open_runtime: OpenRuntime, tmp_pat
 
 def test_rows_of_another_evaluation_are_not_mixed_in(tmp_path: Path) -> None:
     team = short_team()
-    identity = EvalPlan("mini", MINI[:4]).identity(team, "pre_lr_shared")
+    identity = EvalPlan("mini", MINI[:4]).identity(team, "pre_lr_shared", {})
     EvalFolder.create(tmp_path / "one", identity)
     for other in (
-        EvalPlan("mini", MINI[:3]).identity(team, "pre_lr_shared"),
-        EvalPlan("mini", MINI[:4], seed=1).identity(team, "pre_lr_shared"),
-        EvalPlan("mini", MINI[:4]).identity(team, "full_shared"),
-        EvalPlan("mini", MINI[:4]).identity(short_team(max_steps=4), "pre_lr_shared"),
+        EvalPlan("mini", MINI[:3]).identity(team, "pre_lr_shared", {}),
+        EvalPlan("mini", MINI[:4], seed=1).identity(team, "pre_lr_shared", {}),
+        EvalPlan("mini", MINI[:4]).identity(team, "full_shared", {}),
+        EvalPlan("mini", MINI[:4]).identity(short_team(max_steps=4), "pre_lr_shared", {}),
+        EvalPlan("mini", MINI[:4]).identity(team, "pre_lr_shared", {"adapters": {"plan": {"hash": "00"}}}),
     ):
         with pytest.raises(UsageError, match=r"--resume one: its .* is .*, now it is"):
             EvalFolder.resume(tmp_path / "one", other)
-    EvalFolder.resume(tmp_path / "one", EvalPlan("mini", MINI[:4], concurrency=9).identity(team, "pre_lr_shared"))
+    EvalFolder.resume(tmp_path / "one", EvalPlan("mini", MINI[:4], concurrency=9).identity(team, "pre_lr_shared", {}))
     with pytest.raises(UsageError, match="is no evaluation"):
         EvalFolder.resume(tmp_path / "two", identity)
     (tmp_path / "one" / ROWS).write_text('{"id": 3}\n')

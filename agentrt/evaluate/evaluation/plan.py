@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentrt.config.team import Team
 from agentrt.errors import UsageError
@@ -55,8 +55,11 @@ class EvalPlan:
             for question in self.questions
         ]
 
-    def identity(self, team: Team, scheme: str, dtype: str | None = None) -> dict[str, Json]:
-        """What must be the same for rows to belong together; concurrency and thresholds may differ."""
+    def identity(self, team: Team, scheme: str, declared: Mapping[str, Any]) -> dict[str, Json]:
+        """What must be the same for rows to belong together; concurrency and thresholds may differ.
+
+        `declared` is what the engine says of its weights; see `summary.declare_engine`.
+        """
         return {
             "benchmark": self.benchmark,
             "questions": len(self.questions),
@@ -66,7 +69,9 @@ class EvalPlan:
             "team": team.name,
             "team_sha256": _digest(team.model_dump(mode="json", exclude={"scheme"})),
             "model": team.base.model,
-            "dtype": dtype or team.base.dtype,
+            "model_sha256": declared.get("backbone_hash"),
+            "adapters": {name: str(adapter["hash"]) for name, adapter in declared.get("adapters", {}).items()},
+            "dtype": declared.get("dtype", team.base.dtype),
             "scheme": scheme,
         }
 
