@@ -1,6 +1,6 @@
 """Runs the episodes of a plan, several at once on one runtime; its engine packs them into common steps."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from agentrt.errors import EngineClosedError
@@ -32,17 +32,31 @@ def run_episodes(
     report(STAGE, finished, len(episodes))
     token = CancelToken()
     pool = ThreadPoolExecutor(plan.concurrency, thread_name_prefix="agentrt-eval")
+    running = {pool.submit(_play, runtime, episode, token) for episode in left}
     try:
-        running: set[Future[EpisodeRow]] = {pool.submit(_play, runtime, episode, token) for episode in left}
         while running:
-            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:
-                emit(future.result())
+                row = future.result()
+                running.remove(future)
+                emit(row)
                 finished += 1
                 report(STAGE, finished, len(episodes))
-    finally:
-        token.cancel()  # of no effect on what has ended
+    except BaseException:
+        token.cancel()
         pool.shutdown(cancel_futures=True)
+        for row in _ended(running):  # between the last row and the interruption
+            emit(row)
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _ended(futures: Iterable[Future[EpisodeRow]]) -> Iterator[EpisodeRow]:
+    """The rows of episodes that came to an end of their own."""
+    for future in futures:
+        if not future.cancelled() and future.exception() is None and future.result().status != "cancelled":
+            yield future.result()
 
 
 def _play(runtime: Runtime, episode: Episode, token: CancelToken) -> EpisodeRow:
