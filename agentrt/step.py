@@ -26,6 +26,25 @@ class Write(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Map:
+    """Slots of positions `[start, start + length(target))` filled from those of the same positions in `source`.
+
+    `how` names the adapter whose fitted map is applied. In each layer maps run after all rows of the step are written
+    and before any row attends.
+    """
+
+    plane: str
+    source: Runs
+    target: Runs
+    start: int
+    how: str
+
+    @property
+    def end(self) -> int:
+        return self.start + length(self.target)
+
+
+@dataclass(frozen=True)
 class Pass:
     """One path over tokens at positions `[start, start + len(token_ids))`.
 
@@ -41,6 +60,8 @@ class Pass:
     value: Literal["full", "base"]
     """Whether v_proj adds the adapter's term to the values it writes, or leaves it to the low-rank column."""
     logits: Logits = "none"
+    maps: tuple[Map, ...] = ()
+    """What must have been translated before the first row attends."""
     rebuild: bool = False
     """Only brings a shared cache up to date: its rows are counted apart, as neutral rows."""
 
@@ -67,6 +88,7 @@ class Pass:
             token_ids=self.token_ids[rows:],
             start=middle,
             writes=_nonempty(write.rows(rows, len(self)) for write in self.writes),
+            maps=(),
         )
         return head, tail
 

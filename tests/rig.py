@@ -19,7 +19,9 @@ class Rig:
         self.adapters = self.backbone.load_adapters(folders)
         layout = self.backbone.layout(self.adapters)
         self.scheme = make_scheme(scheme)
-        self.scheme.check(layout)
+        self.scheme.allow(layout)
+        if self.scheme.maps_file is not None:
+            self.adapters = self.backbone.load_maps(self.scheme.maps_file, self.adapters, self.scheme.maps_top)
         self.store = CacheStore(
             self.scheme.planes(layout), segment_slots=segment_slots, poison=True, budget_bytes=budget_bytes
         )

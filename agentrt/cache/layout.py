@@ -1,7 +1,7 @@
 """Shape of the cached model, as schemes need it to declare planes: sizes and dtypes, no weights."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import torch
@@ -19,7 +19,8 @@ def column_plane(adapter: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """`ranks` maps each adapter to its value rank (0 = no v_proj term); `key_adapted` names those that adapt k_proj."""
+    """`ranks` maps each adapter to its value rank (0 = no v_proj term); `key_adapted` names those that adapt k_proj;
+    `invocations` has the tokens that activate an adapter, for those trained as activated LoRA."""
 
     num_layers: int
     num_kv_heads: int
@@ -30,6 +31,7 @@ class Layout:
     key_adapted: frozenset[str] = frozenset()
     shared_value_a: bool = False
     """All adapters have the same A on every cached projection."""
+    invocations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def kv_spec(self, name: str = KV) -> PlaneSpec:
         """Keys after RoPE and values, [num_kv_heads, head_dim] each per token and layer."""

@@ -87,6 +87,10 @@ class SlotPool:
     def refcount(self, slot: int) -> int:
         return int(self._refs[slot])
 
+    def num_sole(self, runs: Iterable[Run]) -> int:
+        """How many slots of `runs` have a single reference."""
+        return sum(int((self._refs[run.slot : run.slot + run.size] == 1).sum()) for run in runs)
+
     def allocate(self, count: int, after: int | None = None) -> Runs:
         """Take `count` slots, one reference each; `after` is the slot to continue from where it is free."""
         taken: list[Run] = []

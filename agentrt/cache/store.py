@@ -1,4 +1,7 @@
-"""All planes of one engine under one byte budget: reservations that hold or change nothing, and bytes held."""
+"""All planes of one engine under one byte budget: reservations that hold or change nothing, and bytes held.
+
+Preambles kept for later sessions count as held; they leave when a reservation needs their room.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from agentrt.cache.plane import Plane, PlaneSpec
+from agentrt.cache.prefix import Identity, PrefixCache
 from agentrt.cache.slots import Run, Runs
 from agentrt.errors import CacheFullError
 
@@ -29,9 +33,14 @@ class CacheStore:
         budget_bytes: int | None = None,
         segment_slots: int = 4096,
         poison: bool = False,
+        identity: Identity | None = None,
+        max_preambles: int = 32,
     ) -> None:
+        """`identity`: what the slots are computed with; without it no preamble is kept."""
         self.planes = {spec.name: Plane(spec, torch.device(device), segment_slots, poison) for spec in specs}
         self.budget_bytes = budget_bytes
+        self.identity = identity
+        self.prefixes = PrefixCache(self.planes, max_preambles)
         self.peak_bytes = 0
 
     @property
@@ -42,11 +51,13 @@ class CacheStore:
     def reserve(self, claims: Sequence[Claim]) -> list[Runs]:
         """Take the slots of every claim, or raise CacheFullError and take none."""
         wanted = sum(claim.size * self.planes[claim.plane].spec.row_bytes for claim in claims)
+        if self.budget_bytes is not None:
+            self.prefixes.evict(self.held_bytes + wanted - self.budget_bytes)
         held = self.held_bytes
         if self.budget_bytes is not None and held + wanted > self.budget_bytes:
             raise CacheFullError(
                 f"KV budget: this turn needs {wanted:,} bytes, {self.budget_bytes - held:,} of {self.budget_bytes:,} "
-                "are free; close or crop a session, lower max_new_tokens, or raise the budget (kv_budget_bytes)"
+                "are free; close or crop a session, lower max_new_tokens, or raise the budget (kv_budget)"
             )
         granted: list[Runs] = []
         try:
@@ -60,7 +71,7 @@ class CacheStore:
                 self.release(claim.plane, runs)
             raise CacheFullError(
                 f"this machine has no memory left for {wanted:,} more bytes of KV cache ({error}); close or crop a "
-                "session, lower max_new_tokens, or set a budget (kv_budget_bytes)"
+                "session, lower max_new_tokens, or set a budget (kv_budget)"
             ) from error
         self.peak_bytes = max(self.peak_bytes, self.held_bytes)
         return granted

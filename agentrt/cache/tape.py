@@ -73,11 +73,16 @@ class Tape:
         """Free reserved slots that were not used."""
         self.crop(self.end)
 
+    def adopt(self, runs: Runs) -> None:
+        """Share slots that are held and written elsewhere, as the first of this empty tape."""
+        assert not self._runs
+        self._store.retain(self.plane, runs)
+        self._runs, self.end = runs, self.start + length(runs)
+
     def fork(self) -> "Tape":
         """A second tape over the same written slots."""
         twin = Tape(self._store, self.plane, self.start)
-        twin._runs, twin.end = cut(self._runs, 0, self.end - self.start), self.end
-        self._store.retain(self.plane, twin._runs)
+        twin.adopt(self.runs(self.start, self.end))
         return twin
 
     def close(self) -> None:

@@ -47,7 +47,8 @@ def evaluate(
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
     kv_budget: Annotated[
-        float | None, typer.Option("--kv-budget", metavar="GIB", help="Most memory the caches may hold.")
+        str | None,
+        typer.Option("--kv-budget", metavar="GIB|TOKENSt", help="Most that the caches may hold, e.g. 1.5 or 20000t."),
     ] = None,
     seed: Seed = None,
     out_dir: Out = None,
@@ -81,7 +82,7 @@ def evaluate(
         "offline": offline,
         "device": device,
         "threads": threads,
-        "kv_budget_gib": kv_budget,
+        "kv_budget": kv_budget,
         "corpus": str(corpus) if corpus else None,
     }
     resolved = resolve_settings(flags, sets)

@@ -42,7 +42,8 @@ def run(
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
     kv_budget: Annotated[
-        float | None, typer.Option("--kv-budget", metavar="GIB", help="Most memory the caches may hold.")
+        str | None,
+        typer.Option("--kv-budget", metavar="GIB|TOKENSt", help="Most that the caches may hold, e.g. 1.5 or 20000t."),
     ] = None,
     stream: Annotated[
         bool | None, typer.Option("--stream/--no-stream", help="Token by token; default: unless --json or --quiet.")
@@ -68,7 +69,7 @@ def run(
         "offline": offline,
         "device": device,
         "threads": threads,
-        "kv_budget_gib": kv_budget,
+        "kv_budget": kv_budget,
         "corpus": str(corpus) if corpus else None,
     }
     resolved = resolve_settings(flags, sets)

@@ -30,7 +30,7 @@ def open_runtime(team: Team, settings: Settings, corpus: Path | str | None, out:
         out=out,
         device=settings.device,
         offline=settings.offline,
-        kv_budget_bytes=None if settings.kv_budget_gib is None else int(settings.kv_budget_gib * 2**30),
+        kv_budget=settings.kv_budget,
     )
 
 

@@ -10,8 +10,8 @@ from agentrt.config.strict import Scalar, Strict, Text
 from agentrt.config.yaml import parse_value
 from agentrt.errors import SchemeError
 
-SCHEDULE: Final = "schedule"
-"""The option that may be written as a bare word: `rebase_shared:lp`."""
+_BARE: Final = {"neutral_prefix": "boundary", "ridge": "maps"}
+"""The option that may be written as a bare word, `neutral_prefix:question`; of other schemes the schedule."""
 
 
 class SchemeConfig(Strict):
@@ -28,8 +28,9 @@ class SchemeConfig(Strict):
 
     def __str__(self) -> str:
         """The short spelling, which `parse_scheme` reads back."""
+        bare = _bare(self.name)
         words = [
-            str(value) if key == SCHEDULE else f"{key}={str(value).lower() if value in (True, False) else value}"
+            str(value) if key == bare else f"{key}={str(value).lower() if value in (True, False) else value}"
             for key, value in self.options.items()
         ]
         return f"{self.name}:{','.join(words)}" if words else self.name
@@ -43,19 +44,23 @@ class SchemeFault(NamedTuple):
 
 
 def parse_scheme(text: str) -> SchemeConfig:
-    """Read `NAME[:SCHEDULE][,key=value...]`. Raises SchemeError for text of another form."""
+    """Read `NAME[:WORD][,key=value...]`, e.g. `rebase_shared:lp`. Raises SchemeError for text of another form."""
     name, _, rest = text.partition(":")
     options: dict[str, Scalar] = {}
     for word in filter(None, rest.split(",")):
         key, equals, value = word.partition("=")
-        key, value = (key.strip(), value.strip()) if equals else (SCHEDULE, key.strip())
+        key, value = (key.strip(), value.strip()) if equals else (_bare(name.strip()), key.strip())
         parsed = parse_value(value, f"--scheme {text}") if equals else value
         if not key or not isinstance(parsed, (str, int, float, bool)) or key in options or key == "name":
-            raise SchemeError(f"--scheme {text}: cannot read {word!r}; write NAME:SCHEDULE,key=value,...")
+            raise SchemeError(f"--scheme {text}: cannot read {word!r}; write NAME:WORD,key=value,...")
         options[key] = parsed
     if not name.strip():
         raise SchemeError(f"--scheme {text!r}: a scheme name is missing; `agentrt schemes` lists them")
     return SchemeConfig.model_validate({"name": name.strip(), **options})
+
+
+def _bare(name: str) -> str:
+    return _BARE.get(name, "schedule")
 
 
 def scheme_faults(scheme: SchemeConfig, known: Mapping[str, Iterable[str]]) -> list[SchemeFault]:

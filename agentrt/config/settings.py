@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from platformdirs import user_config_path
 from pydantic import Field, ValidationError
 
+from agentrt.config.budget import BudgetText
 from agentrt.config.problems import looks_secret, suggest, validate
 from agentrt.config.scheme import parse_scheme
 from agentrt.config.strict import PositiveInt, Strict, Text
@@ -33,7 +34,7 @@ class Settings(Strict):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: PositiveInt | None = None
     corpus: Text | None = None
-    kv_budget_gib: Annotated[float, Field(gt=0)] | None = None
+    kv_budget: BudgetText | None = None
     overrides: Mapping[str, Any] = Field(default_factory=dict)
 
 

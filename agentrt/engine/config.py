@@ -1,13 +1,22 @@
 """Limits of an engine."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from agentrt.cache.plane import PlaneSpec
+from agentrt.errors import UsageError
 
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """Limits of an engine. `max_context` None = the backbone's positions; budgets None = no limit."""
+    """Limits of an engine. `max_context` None = the backbone's positions; budgets None = no limit.
+
+    A budget of tokens is worth their bytes under the scheme: one row of each of its planes, K and V plus columns.
+    Raises UsageError where both budgets are given.
+    """
 
     kv_budget_bytes: int | None = None
+    kv_budget_tokens: int | None = None
     max_context: int | None = None
     max_waiting: int | None = 1024
     """Most turns that may wait for their first token; one more raises QueueFullError."""
@@ -15,6 +24,18 @@ class EngineConfig:
     idle_chunk_tokens: int = 512
     ride_rows: int | None = None
     """Rows of a scheme's own work that may ride in each step's decode; None = measured at start-up."""
+    max_preambles: int = 32
+    """Preambles kept for later sessions, the least recently used first out; 0 keeps none."""
     segment_slots: int = 4096
     poison: bool = False
     """Fill fresh slots with NaN, so that a read of a slot nobody wrote shows. For tests."""
+
+    def __post_init__(self) -> None:
+        if self.kv_budget_bytes is not None and self.kv_budget_tokens is not None:
+            raise UsageError("give kv_budget_bytes or kv_budget_tokens, not both")
+
+    def budget_bytes(self, planes: Iterable[PlaneSpec]) -> int | None:
+        """The budget in bytes for a scheme with these planes."""
+        if self.kv_budget_tokens is None:
+            return self.kv_budget_bytes
+        return self.kv_budget_tokens * sum(plane.row_bytes for plane in planes)

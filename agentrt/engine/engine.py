@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import torch
 
+from agentrt.cache.prefix import Identity
 from agentrt.cache.store import CacheStore
 from agentrt.engine.config import EngineConfig
 from agentrt.engine.costs import measure_ride_rows
@@ -54,13 +55,18 @@ class Engine:
         self.scheme = scheme
         self._tokenizer = tokenizer or backbone.tokenizer
         self._layout = backbone.layout(adapters)
-        scheme.check(self._layout)
+        scheme.allow(self._layout)
+        if scheme.maps_file is not None:
+            self.adapters = backbone.load_maps(scheme.maps_file, adapters, scheme.maps_top)
+        planes = scheme.planes(self._layout)
         self._store = CacheStore(
-            scheme.planes(self._layout),
+            planes,
             device=backbone.device,
-            budget_bytes=self.config.kv_budget_bytes,
+            budget_bytes=self.config.budget_bytes(planes),
             segment_slots=self.config.segment_slots,
             poison=self.config.poison,
+            identity=Identity(backbone.content_hash, adapters.hashes, scheme.identity),
+            max_preambles=self.config.max_preambles,
         )
         self._scheduler = Scheduler(
             self.config.max_step_tokens, self.config.idle_chunk_tokens, self._choose_ride_rows()
@@ -128,10 +134,10 @@ class Engine:
         return self.backbone.max_positions if limit is None else limit
 
     def session(self, preamble: Sequence[int] | None = None) -> Session:
-        """Open a session. `preamble` is the shared prefix that the scheme processes by a fixed path."""
+        """Open a session. `preamble` is a prefix that the scheme reads by a fixed path, once for all such sessions."""
         trajectory = Trajectory()
-        trajectory.append(checked_ids(preamble or (), self.backbone), "system", "preamble")
-        trajectory.preamble = len(trajectory)
+        trajectory.append(checked_ids(() if preamble is None else preamble, self.backbone), "system", "preamble")
+        trajectory.preamble = len(trajectory) if self.scheme.preamble == "shared" else 0
         with self._changed:
             self._check_taking()
             sharing = self.scheme.open(self._layout, self._store, trajectory)
@@ -184,6 +190,7 @@ class Engine:
         with self._changed:
             for work in list(self._sessions):
                 self._retire(work)
+            self._store.prefixes.clear()
             self._store.planes.clear()
 
     # Calls of Session, each under the lock.

@@ -40,7 +40,7 @@ class Session:
 
     @property
     def kv_bytes(self) -> int:
-        """Bytes of all slots this session's caches hold; slots shared with a fork count in both."""
+        """Bytes of all slots this session's caches hold; shared slots (forks, preambles) count in each."""
         return self._engine.kv_bytes(self._work)
 
     def append(self, token_ids: Sequence[int], author: str = "user", kind: str = "context") -> None:

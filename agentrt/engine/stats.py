@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
+from agentrt.cache.prefix import PrefixUse
 from agentrt.cache.store import CacheStore
 from agentrt.engine.scheduler import Job
 
@@ -19,6 +20,9 @@ class EngineStats:
     held_bytes: int = 0
     peak_bytes: int = 0
     sessions: int = 0
+    preambles_kept: int = 0
+    preambles: tuple[PrefixUse, ...] = ()
+    """For each adapter and the path that computed what it read: hits, misses and reused tokens."""
 
     def after(self, jobs: Iterable[Job]) -> Self:
         """The counters after a step of these jobs, to be called before its tokens are noted."""
@@ -40,4 +44,11 @@ class EngineStats:
 
     def at(self, store: CacheStore, sessions: int) -> Self:
         """The counters with what is held now."""
-        return replace(self, held_bytes=store.held_bytes, peak_bytes=store.peak_bytes, sessions=sessions)
+        return replace(
+            self,
+            held_bytes=store.held_bytes,
+            peak_bytes=store.peak_bytes,
+            sessions=sessions,
+            preambles_kept=len(store.prefixes),
+            preambles=store.prefixes.uses,
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from agentrt.cache.prefix import PreamblePending
 from agentrt.cache.store import CacheStore
 from agentrt.engine.turn import FinishReason, Turn, TurnResult, TurnUsage
 from agentrt.errors import UsageError
@@ -76,16 +77,23 @@ class TurnWork:
         return self.admitted and not self.token_ids
 
     def admit(self) -> None:
-        """Reserve the turn's slots and line up its passes. Raises CacheFullError, changing nothing."""
+        """Reserve the turn's slots and line up its passes, unless another session is computing its preamble.
+
+        Raises CacheFullError, changing nothing.
+        """
         trajectory, sharing = self.session.trajectory, self.session.sharing
         if trajectory.num_processed == len(trajectory):  # nothing to feed: the last token is read again
             sharing.crop(len(trajectory) - 1)
             trajectory.unprocess(len(trajectory) - 1)
             self.before.unprocess(len(trajectory) - 1)
         self._quiet = max(self.submitted, self.session.quiet_since)
-        self._known = trajectory.num_processed
+        known = trajectory.num_processed
+        try:
+            self.passes.extend(sharing.begin(self.adapter, self.sampling.max_new_tokens))
+        except PreamblePending:
+            return  # asked again before the next step
+        self._known = max(known, sharing.reused_preamble)
         self._context = len(trajectory) - self._known
-        self.passes.extend(sharing.begin(self.adapter, self.sampling.max_new_tokens))
         self._read_rows = sum(len(each) for each in self.passes if each.path == self.adapter)
         self.admitted = True
 

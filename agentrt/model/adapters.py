@@ -1,5 +1,6 @@
 """AdapterSet: the low-rank weights of every role, ready for packed steps."""
 
+import copy
 import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 from agentrt.errors import AdapterError
 from agentrt.model.lowrank import LowRank, Site, pad_rank, value_rank
 from agentrt.model.peft_folder import ProjectionShape, read_adapter
+from agentrt.model.ridge import RidgeMap
 
 
 class AdapterSet:
@@ -18,12 +20,21 @@ class AdapterSet:
     adapter cannot be served exactly.
     """
 
-    def __init__(self, weights: Mapping[str, Mapping[Site, LowRank]], hashes: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        weights: Mapping[str, Mapping[Site, LowRank]],
+        hashes: Mapping[str, str],
+        invocations: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
         if "" in weights:
             raise AdapterError("an adapter has an empty name; the empty name means adapters off")
         self.names = tuple(weights)
         self.weights = weights
         self.hashes = dict(hashes)
+        self.invocations = dict(invocations or {})
+        """The tokens that activate an adapter, of those that are activated LoRA."""
+        self.maps: Mapping[str, RidgeMap] = {}
+        """How slots are translated for an adapter, where that was fitted."""
         self.ranks = {name: value_rank(sites) for name, sites in weights.items()}
         self.key_adapted = frozenset(
             name for name, sites in weights.items() if any(site.projection == "k_proj" for site in sites)
@@ -48,7 +59,17 @@ class AdapterSet:
             name: read_adapter(name, Path(folder), shapes, base_names=base_names, dtype=dtype, device=device)
             for name, folder in folders.items()
         }
-        return cls({n: f.weights for n, f in files.items()}, {n: f.content_hash for n, f in files.items()})
+        return cls(
+            {name: file.weights for name, file in files.items()},
+            {name: file.content_hash for name, file in files.items()},
+            {name: file.invocation for name, file in files.items() if file.invocation},
+        )
+
+    def with_maps(self, maps: Mapping[str, RidgeMap]) -> "AdapterSet":
+        """The same adapters, with maps by name."""
+        twin = copy.copy(self)
+        twin.maps = dict(maps)
+        return twin
 
     @property
     def content_hash(self) -> str:

@@ -36,6 +36,8 @@ def attend(
         whole = end - start == len(keys)
         stretch.read("k", layer).copy_(keys if whole else keys[start:end])
         stretch.read("v", layer).copy_(values if whole else values[start:end])
+    for each in step.translations:
+        each.run(layer, rope=bool(getattr(module, "use_rope", True)))
     queries = query[0].transpose(0, 1)
     outs = [_read(reader, layer, queries, step, scaling, sliding_window) for reader in step.readers]
     return (outs[0] if len(outs) == 1 else torch.cat(outs))[None], None

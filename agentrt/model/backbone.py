@@ -20,6 +20,7 @@ from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
 from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
+from agentrt.model.ridge import load_maps, locate
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Step
 
@@ -87,6 +88,7 @@ class Backbone:
             ranks=adapters.ranks,
             key_adapted=adapters.key_adapted,
             shared_value_a=adapters.shared_value_a,
+            invocations=adapters.invocations,
         )
 
     def load_adapters(self, folders: Mapping[str, str | Path]) -> AdapterSet:
@@ -100,6 +102,25 @@ class Backbone:
             AdapterSet.load, folders, self.shapes, base_names=self.names, dtype=dtype, device=self.device
         )
 
+    def load_maps(self, file: str | Path, adapters: AdapterSet, top: int | None = None) -> AdapterSet:
+        """The adapters with the ridge maps of `file`, applied at the `top` layers (None: at all).
+
+        Raises SchemeError where the file belongs to another backbone or to other adapters.
+        """
+        maps = load_maps(file, adapters.hashes, backbone_hash=self.content_hash, device=self.device)
+        return adapters.with_maps({name: each.top(top) for name, each in maps.items()})
+
+    def rotary(self, positions: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """RoPE's cos and sin of these positions, in fp32, [1, n, d] each."""
+        like = torch.empty(0, dtype=torch.float32, device=self.device)
+        at = torch.tensor([list(positions)], device=self.device)
+        cos, sin = self._stack.rotary_emb(like, position_ids=at)
+        return cos, sin
+
+    def rotates(self, layer: int) -> bool:
+        """Whether the layer's keys have RoPE."""
+        return bool(getattr(self._stack.layers[layer].self_attn, "use_rope", True))
+
     def synchronize(self) -> None:
         """Wait until the device has done what it was given; for timing."""
         if self.device.type == "cuda":
@@ -110,6 +131,7 @@ class Backbone:
         """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None)."""
         with self._lock:
             self._context.fill(step, planes, adapters)
+            self._context.translations = locate(step, planes, adapters.maps, self.rotary)
             ids = [token for each in step.passes for token in each.token_ids]
             positions = [pos for each in step.passes for pos in range(each.start, each.end)]
             hidden = self._layers(ids, positions, step=self._context)

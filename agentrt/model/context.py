@@ -10,6 +10,7 @@ from agentrt.cache.plane import Plane, Stretch
 from agentrt.cache.slots import Run, Runs, length
 from agentrt.cache.view import Column, View
 from agentrt.model.adapters import AdapterSet
+from agentrt.model.ridge import Translation
 from agentrt.step import Pass, Step
 
 
@@ -97,12 +98,14 @@ class StepContext:
     kv_writes: list[Target]
     column_writes: list[ColumnWrite]
     readers: list[Reader]
+    translations: list[Translation]
 
     def fill(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
         """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
         self.adapters = adapters
         self.all_rows, self.value_rows = [], []
         self.kv_writes, self.column_writes = [], []
+        self.translations = []
         spans: list[_Span] = []
         start = 0
         for each in step.passes:

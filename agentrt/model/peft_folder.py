@@ -21,7 +21,6 @@ _REFUSED: Final = {
     "lora_bias": "a bias on B is not cached; retrain with lora_bias=False",
     "modules_to_save": "fully trained modules differ per adapter; retrain without modules_to_save",
     "trainable_token_indices": "trained embeddings differ per adapter; retrain without trainable_token_indices",
-    "alora_invocation_tokens": "activated LoRA needs the scheme `alora`",
     "layer_replication": "replicated layers change the backbone; retrain without layer_replication",
     "target_parameters": "LoRA on raw parameters is not supported; target the linear modules instead",
     "fan_in_fan_out": "transposed (Conv1D) weights are not supported; retrain with fan_in_fan_out=False",
@@ -47,10 +46,14 @@ class ProjectionShape(NamedTuple):
 
 @dataclass(frozen=True)
 class AdapterFile:
-    """One adapter's weights and the hash of their content (weights, ranks and scalings; no names, no paths)."""
+    """One adapter's weights and the hash of their content (weights, ranks, scalings, invocation; no names, no paths).
+
+    `invocation`: the tokens that activate it, if it is activated LoRA, else empty.
+    """
 
     weights: Mapping[Site, LowRank]
     content_hash: str
+    invocation: tuple[int, ...] = ()
 
 
 def read_adapter(
@@ -105,7 +108,10 @@ def read_adapter(
         for matrix in (lora_a, lora_b):
             digest.update(matrix.float().contiguous().numpy().tobytes())
         weights[site] = from_peft(lora_a, lora_b, scaling, dtype, device)
-    return AdapterFile(weights, digest.hexdigest())
+    invocation = _invocation(config, refuse)
+    if invocation:
+        digest.update(f"invocation:{invocation}".encode())
+    return AdapterFile(weights, digest.hexdigest(), invocation)
 
 
 def _read_config(folder: Path, refuse: Any) -> dict[str, Any]:
@@ -128,6 +134,15 @@ def _read_config(folder: Path, refuse: Any) -> dict[str, Any]:
     if isinstance(init, str) and init.startswith(_BASE_CHANGING_INIT):
         raise refuse(f"init_lora_weights={init!r} changes the base weights; convert it to plain LoRA with peft first")
     return config
+
+
+def _invocation(config: Mapping[str, Any], refuse: Any) -> tuple[int, ...]:
+    tokens = config.get("alora_invocation_tokens")
+    if tokens is None:
+        return ()
+    if not isinstance(tokens, list) or not tokens or not all(type(token) is int and token >= 0 for token in tokens):
+        raise refuse(f"alora_invocation_tokens is {tokens!r}, not a list of token ids; without one it is never active")
+    return tuple(tokens)
 
 
 def _read_tensors(folder: Path, refuse: Any) -> dict[str, torch.Tensor]:

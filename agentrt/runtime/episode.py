@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
+from agentrt.config.budget import KVBudget
 from agentrt.config.problems import suggest
 from agentrt.config.scheme import SchemeConfig, parse_scheme
 from agentrt.config.team import Team
@@ -42,7 +43,8 @@ class Runtime:
     seed: with the same seed a question gets the same tokens, whatever else runs.
     out: each run writes a folder of its own there, named by its id; None writes nothing.
     dtype: replaces the team's. device, offline: see `Engine.load`.
-    kv_budget_bytes: most bytes the caches may hold; a turn beyond it raises CacheFullError. None: no limit.
+    kv_budget: the most that the caches may hold, in GiB (1.5) or tokens ("20000t"); a turn beyond it raises
+        CacheFullError. None: no limit.
     adapters: more adapter folders to load, by name, for runs that give a role another one (`RunOptions`).
 
     Raises ConfigError, UsageError or DataError before anything is loaded. The engine is loaded by the first run,
@@ -62,7 +64,7 @@ class Runtime:
         dtype: str | None = None,
         device: str = "auto",
         offline: bool = False,
-        kv_budget_bytes: int | None = None,
+        kv_budget: float | str | None = None,
         adapters: Mapping[str, Path | str] | None = None,
     ) -> None:
         self.team = team if isinstance(team, Team) else Team.load(team)
@@ -78,7 +80,7 @@ class Runtime:
         self._tools = Toolbox.open(self.team, Path(corpus) if corpus is not None else None, tools)
         self._out = Path(out) if out is not None else None
         self._dtype, self._device, self._offline = dtype or self.team.base.dtype, device, offline
-        self._kv_budget_bytes = kv_budget_bytes
+        self._budget = KVBudget(None, None) if kv_budget is None else KVBudget.parse(kv_budget)
         self._engine, self._owns_engine = engine, engine is None
         self._adapters = {name: Path(folder) for name, folder in (adapters or {}).items()}
         self._lock = threading.Lock()
@@ -223,7 +225,7 @@ class Runtime:
             dtype=self._dtype,
             device=self._device,
             offline=self._offline,
-            config=EngineConfig(kv_budget_bytes=self._kv_budget_bytes),
+            config=EngineConfig(kv_budget_bytes=self._budget.num_bytes, kv_budget_tokens=self._budget.num_tokens),
         )
 
 

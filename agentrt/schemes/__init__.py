@@ -2,13 +2,17 @@
 
 from typing import Final
 
+from agentrt.schemes.alora import Alora
 from agentrt.schemes.base import Scheme, SharingSession
 from agentrt.schemes.base_lr_shared import BaseLRShared
 from agentrt.schemes.base_shared import BaseShared
 from agentrt.schemes.full_shared import FullShared
+from agentrt.schemes.neutral_prefix import NeutralPrefix
 from agentrt.schemes.non_shared import NonShared
+from agentrt.schemes.own_kv import OwnKV
 from agentrt.schemes.pre_lr_shared import PreLRShared
 from agentrt.schemes.rebase_shared import ReBaseShared
+from agentrt.schemes.ridge import Ridge
 
 SCHEMES: Final[dict[str, type[Scheme]]] = {
     "non_shared": NonShared,
@@ -17,6 +21,10 @@ SCHEMES: Final[dict[str, type[Scheme]]] = {
     "base_lr_shared": BaseLRShared,
     "pre_lr_shared": PreLRShared,
     "rebase_shared": ReBaseShared,
+    "neutral_prefix": NeutralPrefix,
+    "own_kv": OwnKV,
+    "alora": Alora,
+    "ridge": Ridge,
 }
 
 __all__ = ["SCHEMES", "Scheme", "SharingSession"]

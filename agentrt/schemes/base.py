@@ -10,6 +10,7 @@ from agentrt.cache.plane import PlaneSpec
 from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape, reserve
 from agentrt.errors import SchemeError
+from agentrt.schemes.preamble import Preamble
 from agentrt.step import Pass
 from agentrt.trajectory import Trajectory
 
@@ -27,6 +28,8 @@ class Scheme(ABC):
     adapters: ClassVar[str]
     """Which adapters are allowed."""
     source: ClassVar[str]
+    activated: ClassVar[bool] = False
+    """Whether it takes adapters trained as activated LoRA, and no others."""
 
     @abstractmethod
     def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:
@@ -36,14 +39,52 @@ class Scheme(ABC):
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "SharingSession":
         """The caches of one trajectory."""
 
+    def allow(self, layout: Layout) -> None:
+        """Raise SchemeError where these adapters are not allowed: of the wrong kind, or by `check`."""
+        for name in layout.ranks:
+            if name in layout.invocations and not self.activated:
+                raise SchemeError(
+                    f"scheme {self.name!r}: adapter {name!r} is activated LoRA (alora_invocation_tokens); use the "
+                    "scheme alora, or an adapter trained without it"
+                )
+            if self.activated and name not in layout.invocations:
+                raise SchemeError(
+                    f"scheme {self.name!r}: adapter {name!r} is no activated LoRA; train it with "
+                    "alora_invocation_tokens, or use another scheme, e.g. neutral_prefix"
+                )
+        self.check(layout)
+
     @abstractmethod
     def check(self, layout: Layout) -> None:
-        """Raise SchemeError where these adapters are not allowed."""
+        """Raise SchemeError where the scheme's own rule does not allow these adapters; called by `allow`."""
+
+    preamble: str = "shared"
+    """`shared`: a session's preamble is a span of its own, read by one fixed path before the first turn, and kept for
+    other sessions. `paper`: it is the first part of the first turn's context, and nothing is kept."""
+
+    def __post_init__(self) -> None:
+        if self.preamble not in ("shared", "paper"):
+            raise SchemeError(f"{self.name}: unknown preamble {self.preamble!r}; known: shared, paper")
 
     @property
     def rides(self) -> bool:
         """Whether its sessions have passes that may run in the room left in decode steps (`ride`)."""
         return False
+
+    @property
+    def maps_file(self) -> str | None:
+        """The file of fitted maps that its passes' `Map` records need."""
+        return None
+
+    @property
+    def maps_top(self) -> int | None:
+        """At how many layers they apply; None = at all."""
+        return None
+
+    @property
+    def identity(self) -> str:
+        """Name and options, in one spelling."""
+        return f"{self.name} {sorted(self.options().items())}"
 
     @classmethod
     def option_names(cls) -> frozenset[str]:
@@ -75,6 +116,7 @@ class SharingSession(ABC):
         self._trajectory = trajectory
         self._tapes: dict[str, Tape] = {}
         self._speaker = ""
+        self._preamble = Preamble(store, trajectory)
         self.may_ride = True
         """Whether the engine leaves room for `ride` in decode steps."""
         self._before: dict[str, int] = {}
@@ -82,20 +124,28 @@ class SharingSession(ABC):
     def begin(self, speaker: str, max_new_tokens: int) -> list[Pass]:
         """Reserve a turn of `speaker` and return the passes before its first token.
 
-        Raises CacheFullError, holding nothing.
+        Raises CacheFullError, or PreamblePending while another session computes the preamble; then nothing is held.
         """
         self._speaker = speaker
         self._before = {name: tape.end for name, tape in self._tapes.items()}
         last = len(self._trajectory) + max_new_tokens - 1  # the last sampled token is fed by the next turn
         try:
+            fresh = [tape for tape in self._preamble_tapes() if tape.start == tape.end == 0]
+            self._preamble.begin(speaker, self._preamble_path, fresh, self._preamble_parent)
             self._reserve(last)
         except BaseException:
             self.abort()
             raise
-        return self._advance()
+        return self._preamble.cut(self._advance())
+
+    @property
+    def reused_preamble(self) -> int:
+        """How many of this turn's tokens came from another session's preamble."""
+        return self._preamble.reused
 
     def feed(self) -> list[Pass]:
         """The passes that process what the trajectory has gained, one sampled token."""
+        self._preamble.publish()
         return self._advance()
 
     def ride(self, rows: int) -> list[Pass]:
@@ -112,12 +162,14 @@ class SharingSession(ABC):
 
     def end(self) -> Sequence[Pass]:
         """Commit the turn, free what it did not use, and return the passes that must run before the next turn."""
+        self._preamble.publish()
         for tape in self._tapes.values():
             tape.trim()
         return ()
 
     def abort(self) -> None:
         """Put every tape back to where `begin` found it."""
+        self._preamble.give_up()
         for name in list(self._tapes):
             if name in self._before:
                 self._tapes[name].crop(self._before[name])
@@ -155,6 +207,20 @@ class SharingSession(ABC):
     @abstractmethod
     def _turn_tapes(self) -> list[Tape]:
         """The tapes a turn of the current speaker writes, to be reserved up to its last token."""
+
+    def _preamble_tapes(self) -> list[Tape]:
+        """Those that hold the preamble as one path read it."""
+        return self._turn_tapes()
+
+    @property
+    def _preamble_path(self) -> str:
+        """Which path reads the preamble into tapes that are still empty."""
+        return self._speaker
+
+    @property
+    def _preamble_parent(self) -> str | None:
+        """The path whose slots that reading attends to, where some are there already."""
+        return None
 
     @abstractmethod
     def _advance(self) -> list[Pass]:

@@ -36,6 +36,10 @@ class BaseSharedSession(PreLRSharedSession):
     column j  [ read by j | ....... read again and written now ]
     """
 
+    @property
+    def _preamble_parent(self) -> str | None:
+        return self._trajectory.processed[0].path if self._base.end else None
+
     def _turn_tapes(self) -> list[Tape]:
         own = [self._column_tape(self._speaker)] if self._speaker in self._adapters else []
         return [self._base, *own]

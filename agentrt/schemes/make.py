@@ -20,4 +20,5 @@ def make_scheme(name: str, options: Mapping[str, Any] | None = None) -> Scheme:
     faults = scheme_faults(config, known)
     if faults:
         raise SchemeError("; ".join(fault.message for fault in faults))
-    return SCHEMES[config.name](**config.options)
+    checked: Mapping[str, Any] = config.options  # each scheme checks its own values
+    return SCHEMES[config.name](**checked)

@@ -48,6 +48,7 @@ class ReBaseShared(PreLRShared):
     fuse_rows: int = 64
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _one_of("schedule", self.schedule, get_args(Schedule))
         _one_of("lp_at", self.lp_at, ("call", "handover"))
         if self.lp_at == "handover" and self.schedule != "lp":
@@ -89,6 +90,9 @@ class ReBaseSharedSession(PreLRSharedSession):
     Where it covers the turn only afterwards, the private slots are the base's own, lent for the turn: the speaker
     reads one run, and the base path then writes over what nobody reads any more.
     """
+
+    values: ClassVar[Literal["full", "base"]] = "base"
+    """How the speaker's own values are written."""
 
     def __init__(
         self, scheme: ReBaseShared, adapters: tuple[str, ...], store: CacheStore, trajectory: Trajectory
@@ -159,6 +163,10 @@ class ReBaseSharedSession(PreLRSharedSession):
             self._tapes.pop("private").close()
 
     @property
+    def _preamble_path(self) -> str:
+        return self._pivot
+
+    @property
     def _rides(self) -> bool:
         return self._scheme.rides and self.may_ride
 
@@ -205,7 +213,7 @@ class ReBaseSharedSession(PreLRSharedSession):
         runs = concat(self._base.runs(0, private.start), private.runs(private.start, end))
         view = View(KV, runs, self._column(self._speaker, end))
         self._trajectory.mark_processed(end, self._speaker)
-        adapted = Pass(self._speaker, self._ids(start, end), start, view, tuple(writes), "base", "last")
+        adapted = Pass(self._speaker, self._ids(start, end), start, view, tuple(writes), self.values, "last")
         if self._scheme.schedule == "db":
             passes += self._base_passes(end)
         return [*passes, adapted]

@@ -75,7 +75,7 @@ def test_people_get_a_table_by_grade_band_and_the_guessing_baseline(cli: Any, ti
 
 
 def test_more_broken_episodes_than_allowed_end_with_6(cli: Any, tiny: list[str]) -> None:
-    small = "--kv-budget=0.0000001"
+    small = "--kv-budget=16t"
     result = cli(*tiny, "--limit", "2", small, "--json")
     assert result.exit_code == 6, result.stderr
     last = json.loads(result.stdout.splitlines()[-1])

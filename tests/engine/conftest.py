@@ -19,7 +19,7 @@ def open_engine(tmp_path):
     def build(scheme="pre_lr_shared", family="llama", targets=("q_proj", "v_proj"), **config):
         key = (family, targets)
         if key not in models:
-            shared_a = scheme == "base_lr_shared"
+            shared_a = scheme.startswith("base_lr_shared")
             models[key] = make(tmp_path / f"{family}{len(models)}", family, targets=targets, shared_a=shared_a)
         model, folders = models[key]
         backbone = Backbone(copy.deepcopy(model))

@@ -29,8 +29,14 @@ VARIANTS = [
     "rebase_shared:auto",
     "rebase_shared:auto,adapted_tail=3,pivot=plan",
     "rebase_shared:lp,lp_at=handover",
+    "neutral_prefix:early",
+    "neutral_prefix:question",
+    "neutral_prefix:full,schedule=auto",
+    "own_kv",
 ]
-READS_ALL = ("non_shared", "base_shared")
+READS_ALL = ("non_shared", "base_shared", "own_kv", "neutral_prefix:early")
+KEYS = ("non_shared", "full_shared", "own_kv", "neutral_prefix")
+"""These take adapters on the key projection."""
 
 pytestmark = pytest.mark.parametrize("scheme", VARIANTS)
 
@@ -75,8 +81,9 @@ def test_usage_counts_what_was_read_and_what_was_read_again(open_engine, scheme)
     session.turn("plan", [1] * 10, Sampling(max_new_tokens=4)).result  # noqa: B018
     usage = session.turn("action", [2] * 5, Sampling(max_new_tokens=3)).result.usage
     assert usage.context_tokens == 6  # five new ones and plan's last
-    again = dict.fromkeys(READS_ALL, 13) | dict.fromkeys(["rebase_shared:lp", "rebase_shared:db"], 6 + 2)
-    if not scheme.startswith("rebase_shared") or scheme in again:
+    again = dict.fromkeys(READS_ALL, 13)
+    again |= dict.fromkeys(["rebase_shared:lp", "rebase_shared:db", "neutral_prefix:question"], 6 + 2)
+    if not scheme.startswith(("rebase_shared", "neutral_prefix")) or scheme in again:
         assert usage.recomputed_tokens == again.get(scheme, 0)
     assert usage.reused_tokens == (0 if scheme in READS_ALL else 13)
     assert usage.generated_tokens == 3
@@ -224,7 +231,7 @@ def test_sampling_is_reproducible_and_seeded(open_engine, scheme):
 
 def test_key_adapters_are_refused_where_keys_would_be_shared_unadapted(open_engine, scheme):
     targets = ("q_proj", "k_proj", "v_proj", "o_proj")
-    if scheme in ("non_shared", "full_shared"):
+    if scheme.split(":")[0] in KEYS:
         session = play(open_engine(scheme, targets=targets), random_turns(1))
         assert torch.isfinite(torch.tensor(session.kv_bytes))
     else:

@@ -15,7 +15,7 @@ TURN = st.tuples(
 CANCEL = st.tuples(
     st.just("cancel"), st.sampled_from(AGENTS), st.lists(st.integers(0, 210), min_size=1, max_size=9), st.integers(0, 3)
 )
-OTHER = st.tuples(st.sampled_from(["crop", "fork", "settle", "close", "full"]), st.integers(0, 99))
+OTHER = st.tuples(st.sampled_from(["open", "crop", "fork", "settle", "close", "full"]), st.integers(0, 99))
 OPERATIONS = st.lists(st.tuples(st.integers(0, 9), st.one_of(TURN, TURN, CANCEL, OTHER)), max_size=9)
 
 
@@ -28,8 +28,11 @@ def apply(session, operation):
             session.crop(length)
 
 
-def replay(engine, history):
-    session = engine.session([7, 7, 7])
+PREAMBLES = ([7, 7, 7], [7, 7, 7, 8], [9])
+
+
+def replay(engine, preamble, history):
+    session = engine.session(preamble)
     for operation in history:
         apply(session, operation)
     return session
@@ -40,10 +43,11 @@ def replay(engine, history):
 @given(operations=OPERATIONS)
 def test_sessions_hold_what_their_successful_operations_leave(open_engine, scheme, operations):
     engine = open_engine(scheme, max_step_tokens=7, idle_chunk_tokens=3, max_context=256)
-    sessions = [(engine.session([7, 7, 7]), [])]
+    quiet = open_engine(scheme, max_context=256, max_preambles=0)
+    sessions = [(engine.session(PREAMBLES[0]), PREAMBLES[0], [])]
     for which, operation in operations:
         index = which % len(sessions)
-        session, history = sessions[index]
+        session, preamble, history = sessions[index]
         match operation:
             case ("turn", *_):
                 apply(session, operation)
@@ -56,12 +60,15 @@ def test_sessions_hold_what_their_successful_operations_leave(open_engine, schem
                 turn.cancel()
                 with pytest.raises(TurnCancelledError):
                     turn.result  # noqa: B018
+            case ("open", number) if len(sessions) < 4:
+                other = PREAMBLES[number % len(PREAMBLES)]
+                sessions.append((engine.session(other), other, []))
             case ("crop", percent):
-                length = max(3, len(session.trajectory) * percent // 100)
+                length = len(session.trajectory) * percent // 100
                 session.crop(length)
                 history.append(("crop", length))
             case ("fork", _) if len(sessions) < 4:
-                sessions.append((session.fork(), list(history)))
+                sessions.append((session.fork(), preamble, list(history)))
             case ("settle", _):
                 session.settle()
             case ("close", _) if len(sessions) > 1:
@@ -72,13 +79,14 @@ def test_sessions_hold_what_their_successful_operations_leave(open_engine, schem
                     session.turn("plan", [1], Sampling(max_new_tokens=90)).result  # noqa: B018
                 engine._store.budget_bytes = None
         engine.check_integrity()
-    for session, history in sessions:
-        alone = replay(engine, history)
+    for session, preamble, history in sessions:
+        alone = replay(quiet, preamble, history)
         assert session.trajectory.token_ids == alone.trajectory.token_ids
         for each in (session, alone):
             each.settle()
         assert session.kv_bytes == alone.kv_bytes
         assert session.trajectory.processed == alone.trajectory.processed
-    engine.check_integrity()
-    engine.close()
+    for each in (engine, quiet):
+        each.check_integrity()
+        each.close()
     assert engine.stats().held_bytes == 0

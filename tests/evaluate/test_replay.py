@@ -44,6 +44,10 @@ SCHEMES = (
     "rebase_shared:fused,pivot=action",
     "rebase_shared:lp,pivot=plan,adapted_tail=3",
     "rebase_shared:lp,lp_at=handover",
+    "neutral_prefix:native",
+    "neutral_prefix:question",
+    "neutral_prefix:full,schedule=auto",
+    "own_kv",
 )
 
 

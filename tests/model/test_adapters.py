@@ -44,6 +44,10 @@ def test_the_hash_is_of_content_not_of_name_or_folder(backbone, tmp_path):
     hashes = load(backbone, a=first, b=again, c=other, d=scaled).hashes
     assert hashes["a"] == hashes["b"]
     assert len(set(hashes.values())) == 3
+    edit(again, alora_invocation_tokens=[1, 2])
+    activated = load(backbone, b=again)
+    assert activated.hashes["b"] not in hashes.values()
+    assert activated.invocations == {"b": (1, 2)}
 
 
 def test_shared_a_is_recognised(backbone, tmp_path):
@@ -63,7 +67,8 @@ REFUSALS = [
     ({"lora_bias": True}, "lora_bias"),
     ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
     ({"trainable_token_indices": [1]}, "trainable_token_indices"),
-    ({"alora_invocation_tokens": [1, 2]}, "activated LoRA needs the scheme `alora`"),
+    ({"alora_invocation_tokens": []}, "alora_invocation_tokens is .*without one it is never active"),
+    ({"alora_invocation_tokens": ["go"]}, "alora_invocation_tokens is .*not a list of token ids"),
     ({"fan_in_fan_out": True}, "fan_in_fan_out=False"),
     ({"layer_replication": [[0, 2]]}, "layer_replication"),
     ({"target_parameters": ["mlp.w"]}, "target the linear modules"),

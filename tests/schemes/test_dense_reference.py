@@ -7,7 +7,7 @@ import torch
 
 from tests.models import AGENTS, FAMILIES, make, random_turns
 from tests.reference.dense import DenseModel
-from tests.reference.schemes import REFERENCES
+from tests.reference.registry import REFERENCES
 from tests.rig import Rig
 
 TOLERANCE = 2e-5
@@ -25,12 +25,15 @@ def compare_caches(rig, reference, scheme, agents=AGENTS):
     reference.settle()
     layers = range(reference.model.num_layers)
     length = len(rig.trajectory) - 1
-    if scheme in ("non_shared", "full_shared"):
-        owners = agents if scheme == "non_shared" else ["shared"]
+    if scheme in ("non_shared", "full_shared", "own_kv", "neutral_prefix:native", "neutral_prefix:early"):
+        owners = ["shared"] if scheme == "full_shared" else agents
         for owner in (o for o in owners if ("k", 0, o) in reference.caches):
+            tapes = ["base", f"own:{owner}"] if scheme == "neutral_prefix:early" else [owner]
             for layer in layers:
                 for part in ("k", "v"):
-                    assert_close(rig.dense(owner, part, layer), reference.caches[part, layer, owner], (owner, part))
+                    dense = [rig.dense(tape, part, layer) for tape in tapes if tape in rig.sharing.tapes]
+                    rows = torch.cat([each for each in dense if each is not None])
+                    assert_close(rows, reference.caches[part, layer, owner], (owner, part))
         return
     for layer in layers:
         for part in ("k", "v"):
@@ -78,11 +81,13 @@ def test_adapters_on_every_projection_but_the_key(tmp_path, scheme):
     compare_caches(rig, reference, scheme)
 
 
-@pytest.mark.parametrize("scheme", ["non_shared", "full_shared"])
+@pytest.mark.parametrize(
+    "scheme", ["non_shared", "full_shared", "own_kv", *(name for name in REFERENCES if "neutral_prefix" in name)]
+)
 def test_key_adapters_where_values_are_kept_in_full(tmp_path, scheme):
     model, folders = make(tmp_path, "qwen3", targets=("q_proj", "k_proj", "v_proj", "o_proj"))
-    rig = Rig(model, folders, scheme)
-    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
+    rig = Rig(model, folders, scheme, preamble=[1, 2, 3])
+    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [1, 2, 3])
     for agent, context, forced in random_turns(seed=6):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
 

@@ -12,8 +12,11 @@ from tests.reference.dense import DenseModel
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close
 
-NAMED = {"rebase_shared": "rebase_shared:lp"}
+NAMED = {"rebase_shared": "rebase_shared:lp", "neutral_prefix": "neutral_prefix:question"}
 """Every schedule has the one definition."""
+
+PLAIN = [name for name, scheme in SCHEMES.items() if not scheme.activated and name != "ridge"]
+"""Schemes that take any adapters and need no fitted file; the others have tests of their own."""
 
 
 def stock_logits(model, ids):
@@ -32,7 +35,7 @@ def rows_of(ids, turn_start, context, forced, logits):
     return logits[first : first + len(forced)]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", PLAIN)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_with_b_zero_every_scheme_is_the_stock_model(tmp_path, scheme, family):
     model, folders = make(tmp_path, family, zero_b=True, shared_a=scheme == "base_lr_shared")
@@ -52,6 +55,8 @@ def test_with_b_zero_every_scheme_is_the_stock_model(tmp_path, scheme, family):
         "base_shared",
         "base_lr_shared",
         "pre_lr_shared",
+        "own_kv",
+        "neutral_prefix:native",
         "rebase_shared:lp,lp_at=handover",
         "rebase_shared:auto,pivot=action",
     ],
@@ -149,7 +154,7 @@ def test_processing_path_differs_from_author_at_turn_boundaries(tmp_path):
     assert [tuple(p) for p in rig.trajectory.processed] == [(0, 3, "plan"), (3, 5, "action")]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", PLAIN)
 @pytest.mark.parametrize(
     "options",
     [
@@ -162,7 +167,7 @@ def test_processing_path_differs_from_author_at_turn_boundaries(tmp_path):
 )
 def test_scaling_is_applied_once_per_layer(tmp_path, scheme, options):
     """First turn against peft, then a handover against the dense definition."""
-    from tests.reference.schemes import REFERENCES
+    from tests.reference.registry import REFERENCES
 
     model, folders = make(tmp_path, "qwen2", shared_a=scheme == "base_lr_shared", **options)
     rig = Rig(model, folders, scheme)
@@ -176,10 +181,10 @@ def test_scaling_is_applied_once_per_layer(tmp_path, scheme, options):
             assert_close(got, rows_of(ids, 0, context, forced, peft_logits(dense, agent, ids)), "peft")
 
 
-@pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"base_lr_shared"}))
+@pytest.mark.parametrize("scheme", [name for name in PLAIN if name != "base_lr_shared"])
 def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
     from agentrt.model.tiny import tiny_adapter
-    from tests.reference.schemes import REFERENCES
+    from tests.reference.registry import REFERENCES
 
     model, _ = make(tmp_path, "llama")
     folders = {
@@ -193,7 +198,7 @@ def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
 
 
-@pytest.mark.parametrize("scheme", [*SCHEMES, "rebase_shared:db"])
+@pytest.mark.parametrize("scheme", [*PLAIN, "rebase_shared:db", "neutral_prefix:question,schedule=db"])
 def test_bytes_held_equal_the_formula(tmp_path, scheme):
     """SCHEMES.md section 8, byte for byte, after every turn and inside one.
 
@@ -218,10 +223,13 @@ def test_bytes_held_equal_the_formula(tmp_path, scheme):
             "base_lr_shared": total * (kv + lr // 3),
             "pre_lr_shared": total * (kv + lr),
             "rebase_shared:lp": total * (kv + lr),
+            "own_kv": sum(seen.values()) * kv,
+            "neutral_prefix:question": total * kv,
+            "neutral_prefix:question,schedule=db": total * kv,
             "rebase_shared:db": total * (kv + lr),
         }[scheme]
         assert rig.store.held_bytes == expected
-        private = (total - start) * kv if scheme == "rebase_shared:db" else 0
+        private = (total - start) * kv if scheme.endswith("db") else 0
         assert rig.store.peak_bytes == expected + private
 
 

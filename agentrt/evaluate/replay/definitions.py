@@ -128,6 +128,27 @@ def _rebase_shared(build: Builder, scheme: Scheme, spans: Sequence[Span]) -> Non
         before = span.agent
 
 
+def _neutral_prefix(build: Builder, scheme: Scheme, spans: Sequence[Span]) -> None:
+    """The neutral path computes every token; a speaker reads that up to its call's start, or to the last token of its
+    context, and its own rows, with its own term, from there. Without a preamble early is native."""
+    boundary = scheme.options()["boundary"]
+    if boundary in ("native", "early"):
+        _non_shared(build, scheme, spans)
+        return
+    base: list[int] = []
+    for span in spans:
+        rebuilt = build.number(span.start, span.end)
+        base += rebuilt
+        build.add(NEUTRAL, span.start, span.end, base, None)
+        if span.agent == NEUTRAL:
+            build.answer(span, rebuilt)
+            continue
+        from_ = span.read - 1 if boundary == "full" else span.start
+        own = build.number(from_, span.end)
+        build.add(span.agent, from_, span.end, [*base[:from_], *own], None)
+        build.answer(span, own)
+
+
 _DEFINITIONS: Final[Mapping[str, Callable[[Builder, Scheme, Sequence[Span]], None]]] = {
     "non_shared": _non_shared,
     "full_shared": _full_shared,
@@ -135,4 +156,6 @@ _DEFINITIONS: Final[Mapping[str, Callable[[Builder, Scheme, Sequence[Span]], Non
     "base_lr_shared": _pre_lr_shared,  # with a shared A, which it requires, one column is every agent's
     "pre_lr_shared": _pre_lr_shared,
     "rebase_shared": _rebase_shared,
+    "neutral_prefix": _neutral_prefix,
+    "own_kv": _non_shared,
 }

@@ -20,8 +20,9 @@ def core_schemes(calls: Sequence[Call]) -> list[str]:
 
 
 def all_schemes(calls: Sequence[Call]) -> list[str]:
-    """`core`, the other schedules, and every other scheme there is."""
-    core = [*core_schemes(calls), f"{REBASE}:fused", f"{REBASE}:lp,lp_at=handover"]
+    """`core`, the other schedules and boundaries, and every other scheme there is."""
+    boundaries = [f"neutral_prefix:{each}" for each in ("question", "full")]  # without a preamble the others are native
+    core = [*core_schemes(calls), f"{REBASE}:fused", f"{REBASE}:lp,lp_at=handover", *boundaries]
     named = {parse_scheme(each).name for each in core}
     return [*core, *(name for name in SCHEMES if name not in named)]
 

@@ -88,15 +88,28 @@ def _pre_lr_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books
 
 
 def _rebase_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
-    """A turn of the pivot writes the base itself; any other has adapted rows while it lasts: in the base's own slots
-    where the base path comes after the turn, else in slots of their own."""
     options = scheme.options()
-    tail, handover = options["adapted_tail"], options["lp_at"] == "handover"
+    handover = options["lp_at"] == "handover"
     apart = handover or sizes.riding or options["schedule"] == "db"
+    return _rebased(spans, sizes, options["pivot"], options["adapted_tail"], handover, apart)
+
+
+def _neutral_prefix(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    """Boundary full reads one token, question all; without a preamble early is native, which is non_shared."""
+    options = scheme.options()
+    if options["boundary"] in ("native", "early"):
+        return _non_shared(scheme, spans, sizes)
+    tail = 1 if options["boundary"] == "full" else "all"
+    return _rebased(spans, sizes._replace(columns={}), None, tail, False, sizes.riding or options["schedule"] == "db")
+
+
+def _rebased(spans: Sequence[Span], sizes: Sizes, pivot: object, tail: object, handover: bool, apart: bool) -> Books:
+    """A turn of the pivot writes the base itself; any other has adapted rows while it lasts: in the base's own slots
+    where the base path comes after the turn, else (`apart`) in slots of their own."""
     prefill = neutral = peak = private = 0
     before = ""
     for span in spans:
-        direct = span.agent == options["pivot"]
+        direct = span.agent == pivot
         goes_on = handover and span.agent == before and not direct
         stale = private if handover and not goes_on else 0
         if not goes_on:
@@ -112,6 +125,12 @@ def _rebase_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books
     return prefill, neutral, peak
 
 
+def _ridge(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
+    """Every token once by its speaker and once neutral; an agent holds all it has read, translated or its own."""
+    _, seen = read_again(spans)
+    return _new_tokens(spans), spans[-1].end, (spans[-1].end + sum(seen.values())) * sizes.kv
+
+
 def _new_tokens(spans: Sequence[Span]) -> int:
     return sum(span.read - span.start for span in spans)
 
@@ -123,4 +142,7 @@ _FORMULAS: Final[Mapping[str, Callable[[Scheme, Sequence[Span], Sizes], Books]]]
     "base_lr_shared": _base_lr_shared,
     "pre_lr_shared": _pre_lr_shared,
     "rebase_shared": _rebase_shared,
+    "neutral_prefix": _neutral_prefix,
+    "own_kv": _non_shared,
+    "ridge": _ridge,
 }
