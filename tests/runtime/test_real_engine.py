@@ -62,8 +62,10 @@ def test_closing_the_iterator_stops_the_engine_and_frees_the_session(
         events = rt.stream("q")
         next(event for event in events if event.event == "token")
         events.close()  # type: ignore[attr-defined]  # it is a generator
-    assert engine.stats().sessions == 0
-    assert engine.stats().held_bytes == 0
+    stats = engine.stats()
+    assert (stats.sessions, stats.preambles_kept) == (0, 1)
+    row_bytes = sum(plane.spec.row_bytes for plane in engine._store.planes.values())
+    assert stats.held_bytes == len(b"Answer the question.\n") * row_bytes, "the preamble, for the next session"
 
 
 def test_a_turn_that_would_not_fit_the_context_is_not_started(
