@@ -16,6 +16,7 @@ from agentrt.errors import (
     QueueFullError,
     ResourceError,
     SchemeError,
+    ToolHealthError,
     TurnCancelledError,
     UsageError,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "SchemeError",
     "Session",
     "Team",
+    "ToolHealthError",
     "Turn",
     "TurnCancelledError",
     "TurnResult",

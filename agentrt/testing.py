@@ -67,6 +67,7 @@ class ByteTokenizer:
         self._merges = sorted(((merge.encode(), 256 + at) for at, merge in enumerate(merges)), key=lambda m: -len(m[0]))
         self._bytes = {token_id: piece for piece, token_id in self._merges}
         self.eos_ids = tuple(eos_ids)
+        self.marks: tuple[str, ...] = ()
 
     def encode(self, text: str) -> list[int]:
         data, token_ids, at = text.encode(), list[int](), 0

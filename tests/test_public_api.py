@@ -17,7 +17,7 @@ HEAVY = ("torch", "transformers", "peft", "langgraph", "pydantic", "numpy", "yam
 NAMES = {
     *("Runtime", "Team", "EpisodeResult", "CancelToken"),
     *("Engine", "EngineConfig", "EngineHealth", "Session", "Turn", "TurnResult", "Sampling", "SCHEMES"),
-    *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError"),
+    *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError", "ToolHealthError"),
     *("ResourceError", "BackboneError", "AdapterError", "CacheFullError"),
     *("EngineError", "EngineClosedError", "ForkedError", "QueueFullError", "TurnCancelledError"),
 }

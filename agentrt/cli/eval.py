@@ -6,10 +6,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from agentrt.cli.options import (
+    CassetteDir,
     Json,
     Offline,
     Out,
     Quiet,
+    Record,
     SchemeName,
     Seed,
     Sets,
@@ -50,6 +52,8 @@ def evaluate(
         str | None,
         typer.Option("--kv-budget", metavar="GIB|TOKENSt", help="Most that the caches may hold, e.g. 1.5 or 20000t."),
     ] = None,
+    record: Record = None,
+    cassette: CassetteDir = None,
     seed: Seed = None,
     out_dir: Out = None,
     offline: Offline = None,
@@ -63,7 +67,7 @@ def evaluate(
     Writes eval.json, episodes.jsonl (a row an episode, enough to score again) and summary.json under OUT/ID. Not
     finished is wrong. Exit code 6 where more than --max-failed of the episodes broke; 130 when interrupted.
     """
-    from agentrt.cli.team_runtime import check_team_scheme, open_runtime, shipped_corpus
+    from agentrt.cli.team_runtime import Cassettes, check_team_scheme, open_runtime, shipped_corpus
     from agentrt.evaluate.evaluation.folder import EvalFolder
     from agentrt.evaluate.evaluation.job import run_episodes
     from agentrt.evaluate.evaluation.plan import EvalPlan, pick
@@ -73,7 +77,6 @@ def evaluate(
     from agentrt.questions.datasets import load_questions
     from agentrt.runtime.episode import new_run_id
 
-    questions = pick(load_questions(benchmark, data, None if split == "all" else split), limit)
     flags = {
         "team": team,
         "scheme": scheme,
@@ -87,11 +90,15 @@ def evaluate(
     }
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
-    plan = EvalPlan(benchmark, questions, repeats, concurrency, settings.seed, max_failed)
     loaded = resolved.load_team()
+    wanted = None if split == "all" else split
+    questions = pick(load_questions(benchmark, data, wanted, captions=not loaded.shows_images), limit)
+    plan = EvalPlan(benchmark, questions, repeats, concurrency, settings.seed, max_failed)
     check_team_scheme(loaded)
-    out = Output(as_json=as_json, quiet=quiet)
-    with open_runtime(loaded, settings, settings.corpus or shipped_corpus(benchmark, data), None) as runtime:
+    out, cassettes = Output(as_json=as_json, quiet=quiet), Cassettes(record, cassette)
+    with open_runtime(
+        loaded, settings, settings.corpus or shipped_corpus(benchmark, data), cassettes, out=None
+    ) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
         declared = declare_engine(runtime.engine)  # a model that cannot be loaded leaves no folder behind
         identity = plan.identity(loaded, str(runtime.scheme), declared)

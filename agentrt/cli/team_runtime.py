@@ -1,6 +1,7 @@
 """The runtime that a command's settings name, for every command that runs episodes."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from agentrt.builtin import configs_dir
 from agentrt.config.settings import Settings
@@ -17,7 +18,16 @@ def check_team_scheme(team: Team) -> None:
         raise ConfigError(problems)
 
 
-def open_runtime(team: Team, settings: Settings, corpus: Path | str | None, out: Path | None) -> Runtime:
+class Cassettes(NamedTuple):
+    """Folders to record tool calls in, or to play them from."""
+
+    record: Path | None = None
+    cassette: Path | None = None
+
+
+def open_runtime(
+    team: Team, settings: Settings, corpus: Path | str | None, cassettes: Cassettes, *, out: Path | None
+) -> Runtime:
     """`out`: where run folders go; None writes none. Sets the process's threads, if the settings name a number."""
     if settings.threads is not None:
         import torch
@@ -26,10 +36,13 @@ def open_runtime(team: Team, settings: Settings, corpus: Path | str | None, out:
     return Runtime(
         team,
         corpus=corpus,
+        record=cassettes.record,
+        cassette=cassettes.cassette,
         seed=settings.seed,
         out=out,
         device=settings.device,
         offline=settings.offline,
+        backend=settings.backend,
         kv_budget=settings.kv_budget,
     )
 

@@ -31,6 +31,7 @@ from agentrt.schemes import Scheme
 from agentrt.schemes.make import make_scheme
 from agentrt.step import Step
 from agentrt.trajectory import NEUTRAL, Trajectory
+from agentrt_kernels.dispatch import Backend
 
 
 class Engine:
@@ -73,7 +74,8 @@ class Engine:
         )
         self._sessions: list[SessionWork] = []
         self._changed = ProcessCondition()
-        self._closed = self._draining = False
+        self._closed = False
+        self._status: EngineStatus = "ok"
         self._death: str | None = None
         self._stepping: float | None = None
         self._stats = EngineStats()
@@ -92,15 +94,17 @@ class Engine:
         dtype: Any = "auto",
         device: str = "auto",
         offline: bool = False,
+        backend: Backend = "auto",
         config: EngineConfig | None = None,
     ) -> Self:
         """Load a backbone (alias, hub id, folder or GGUF file) and adapters (peft folders by role name).
 
+        `backend`: "triton" or "reference" kernels; "auto" takes Triton on a CUDA device, else torch.
         Raises BackboneError, AdapterError or SchemeError, naming the value and the fix.
         """
         chosen = make_scheme(scheme, scheme_options) if isinstance(scheme, str) else scheme
         if isinstance(backbone, str):
-            backbone = Backbone.load(backbone, dtype=dtype, device=device, offline=offline)
+            backbone = Backbone.load(backbone, dtype=dtype, device=device, offline=offline, backend=backend)
         adapter_set = backbone.load_adapters(adapters or {})
         return cls(backbone, adapter_set, chosen, config=config)
 
@@ -155,16 +159,13 @@ class Engine:
         if not self._changed.process.is_current:
             return EngineHealth("forked")
         with self._changed:
-            status: EngineStatus = "draining" if self._draining else "ok"
-            if self._closed:
-                status = "closed" if self._death is None else "failed"
-            return health_of(status, self._death, self._sessions, self._stepping, self._store.held_bytes)
+            return health_of(self._status, self._death, self._sessions, self._stepping, self._store.held_bytes)
 
     def drain(self, timeout_s: float | None = None) -> bool:
         """Refuse new sessions and turns from now on, and wait until nothing runs; whether that was in time."""
         self._check_thread()
         with self._changed:
-            self._draining = True
+            self._status = "draining" if self._status == "ok" else self._status
             return self._changed.wait_for(lambda: self._closed or drained(self._sessions), timeout_s)
 
     def reset_peak(self) -> None:
@@ -185,6 +186,7 @@ class Engine:
             return
         with self._changed:
             self._closed = True
+            self._status = "failed" if self._death else "closed"
             self._changed.notify_all()
         self._worker.join()
         with self._changed:
@@ -272,7 +274,7 @@ class Engine:
                 self.backbone.compute.call(self._run, jobs)
         except BaseException as error:  # the worker itself is at fault: nobody may wait for it any longer
             with self._changed:
-                self._closed, self._death = True, repr(error)
+                self._closed, self._status, self._death = True, "failed", repr(error)
                 for work in list(self._sessions):
                     self._retire(work, EngineError(f"the engine's worker died: {error!r}"))
             raise
@@ -324,7 +326,7 @@ class Engine:
                 self._scheduler.done(job)
                 job.session.rest(job.turn)
                 if job.turn is not None:
-                    job.turn.rows += len(job.run)
+                    job.turn.rows += job.run.num_read
             for job, rows in live:
                 if job.turn is not None and rows is not None and not job.turn.cancelled:
                     try:
@@ -346,10 +348,8 @@ class Engine:
             self._changed.notify_all()
 
     def _choose_ride_rows(self) -> int:
-        if not self.scheme.rides:
-            return 0
-        if self.config.ride_rows is not None:
-            return self.config.ride_rows
+        if not self.scheme.rides or self.config.ride_rows is not None:
+            return (self.config.ride_rows or 0) if self.scheme.rides else 0
         return measure_ride_rows(self.backbone, self.adapters)
 
     # Helpers, called under the lock.
@@ -384,7 +384,7 @@ class Engine:
 
     def _check_taking(self) -> None:
         self._check_open()
-        if self._draining:
+        if self._status == "draining":
             raise EngineClosedError("the engine is draining: it finishes what it has and takes nothing new")
 
     def _check_idle(self, work: SessionWork) -> None:

@@ -17,6 +17,8 @@ class EngineStats:
     prefill_rows: int = 0
     decode_rows: int = 0
     neutral_rows: int = 0
+    repaired_layer_rows: int = 0
+    """Rows of the selective schemes' repairs, counted once for each layer they enter; in no other counter."""
     held_bytes: int = 0
     peak_bytes: int = 0
     sessions: int = 0
@@ -26,9 +28,11 @@ class EngineStats:
 
     def after(self, jobs: Iterable[Job]) -> Self:
         """The counters after a step of these jobs, to be called before its tokens are noted."""
-        prefill = decode = neutral = 0
+        prefill = decode = neutral = repaired = 0
         for job in jobs:
-            if job.run.rebuild:
+            if job.run.repairs:
+                repaired += job.run.num_layer_rows
+            elif job.run.rebuild:
                 neutral += len(job.run)
             elif job.turn is not None and job.turn.token_ids:
                 decode += len(job.run)
@@ -40,6 +44,7 @@ class EngineStats:
             prefill_rows=self.prefill_rows + prefill,
             decode_rows=self.decode_rows + decode,
             neutral_rows=self.neutral_rows + neutral,
+            repaired_layer_rows=self.repaired_layer_rows + repaired,
         )
 
     def at(self, store: CacheStore, sessions: int) -> Self:

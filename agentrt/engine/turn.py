@@ -20,7 +20,7 @@ class TurnUsage:
     reused_tokens: int
     """Earlier tokens whose cache the turn read as it was."""
     recomputed_tokens: int
-    """Rows run for tokens that were (or, by the neutral pass, are) processed a second time."""
+    """Rows run for tokens that were (or, by the neutral pass, are) processed a second time, in some layers at least."""
     generated_tokens: int
     ttft_s: float
     """From the session being quiet (outstanding passes done) to the first token."""

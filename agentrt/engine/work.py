@@ -67,7 +67,7 @@ class TurnWork:
     _known: int = 0
     _read_rows: int = 0
     rows: int = 0
-    """Rows run for this turn, whatever the path."""
+    """Tokens run for this turn, whatever the path."""
     _quiet: float = 0.0
     _first: float = 0.0
 
@@ -94,7 +94,7 @@ class TurnWork:
             return  # asked again before the next step
         self._known = max(known, sharing.reused_preamble)
         self._context = len(trajectory) - self._known
-        self._read_rows = sum(len(each) for each in self.passes if each.path == self.adapter)
+        self._read_rows = sum(each.num_read for each in self.passes if each.path == self.adapter)
         self.admitted = True
 
     def settle(self, logits: torch.Tensor, store: CacheStore) -> None:

@@ -40,7 +40,7 @@ class UnusableRowError(DataError):
 class Benchmark:
     """How a benchmark's rows are read, what they must hold, and the file it ships with in configs/ ("" if none)."""
 
-    layout: Callable[[str, str, dict[str, Any]], Question | None]
+    layout: Callable[[str, str, dict[str, Any], bool], Question | None]
     needs: str
     shipped: str = ""
 
@@ -56,13 +56,16 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
 }
 
 
-def load_questions(benchmark: str, data: Path | None = None, split: str | None = "auto") -> list[Question]:
+def load_questions(
+    benchmark: str, data: Path | None = None, split: str | None = "auto", *, captions: bool = True
+) -> list[Question]:
     """The questions of a benchmark, in the order of its file.
 
     data: a file to read in place of the shipped one; needed where the benchmark ships none.
     split: rows of this split, and rows that name none; None for all. "auto" is "eval" of what is shipped, and
         everything in a file that was named, since such a file usually is one split.
-    ScienceQA's questions about an image are left out unless a caption stands in for it.
+    captions: put an image's caption into its question; False leaves it to the team's tool (`scienceqa.image`).
+    ScienceQA's questions about an image are left out unless the row has a caption.
 
     Raises UsageError for an unknown benchmark or split and for a file that is missing, DataError (file:line) for a
     row that cannot be used.
@@ -80,7 +83,7 @@ def load_questions(benchmark: str, data: Path | None = None, split: str | None =
 
     questions: dict[str, Question] = {}
     for row in read_rows(path):
-        question = parse_row(benchmark, row)
+        question = parse_row(benchmark, row, captions=captions)
         if question is None:
             continue
         if question.id in questions:
@@ -95,8 +98,8 @@ def load_questions(benchmark: str, data: Path | None = None, split: str | None =
     return chosen
 
 
-def parse_row(benchmark: str, row: RawRow) -> Question | None:
-    """The question in a row, or None for one that needs an image.
+def parse_row(benchmark: str, row: RawRow, *, captions: bool = True) -> Question | None:
+    """The question in a row, or None for one that needs an image; `captions` may stand in for one.
 
     Raises DataError (file:line) for a row that is no object or of another benchmark, UnusableRowError for one whose
     values do not fit.
@@ -108,7 +111,7 @@ def parse_row(benchmark: str, row: RawRow) -> Question | None:
     if named != benchmark:
         raise DataError(f"{row.place}: a row of benchmark {named!r}, read as {benchmark!r}; choose benchmark {named!r}")
     try:
-        return spec.layout(benchmark, row.name, row.value)
+        return spec.layout(benchmark, row.name, row.value, captions)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "row"

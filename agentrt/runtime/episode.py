@@ -9,14 +9,14 @@ from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Literal, Self, Unpack
 
 from agentrt.config.budget import KVBudget
 from agentrt.config.problems import suggest
 from agentrt.config.scheme import SchemeConfig, parse_scheme
 from agentrt.config.team import Team
 from agentrt.errors import EngineClosedError, UsageError
-from agentrt.runtime.dialect import Renderer, one_line
+from agentrt.runtime.dialect import Renderer
 from agentrt.runtime.events import Event, RunStarted
 from agentrt.runtime.graph import Graph, compile_graph
 from agentrt.runtime.health import EngineState, RuntimeHealth
@@ -29,7 +29,7 @@ from agentrt.runtime.running import Runs
 from agentrt.runtime.state import RunContext
 from agentrt.runtime.subgraph import EpisodeGraph, episode_graph
 from agentrt.runtime.toolbox import Toolbox
-from agentrt_tools import Tool
+from agentrt_tools import Tool, one_line
 
 
 class Runtime:
@@ -40,15 +40,16 @@ class Runtime:
     engine: used instead of loading one, and left open; the scheme is then the engine's own.
     tools: replace the team's tools of the same names.
     corpus: the file the offline tools read.
+    record: a folder to which every tool call is written; cassette: one from which calls are played, without the tools.
     seed: with the same seed a question gets the same tokens, whatever else runs.
     out: each run writes a folder of its own there, named by its id; None writes nothing.
-    dtype: replaces the team's. device, offline: see `Engine.load`.
+    dtype: replaces the team's. device, offline, backend: see `Engine.load`.
     kv_budget: the most that the caches may hold, in GiB (1.5) or tokens ("20000t"); a turn beyond it raises
         CacheFullError. None: no limit.
     adapters: more adapter folders to load, by name, for runs that give a role another one (`RunOptions`).
 
-    Raises ConfigError, UsageError or DataError before anything is loaded. The engine is loaded by the first run,
-    or by `engine`, which may raise BackboneError, AdapterError or SchemeError.
+    Raises ConfigError, UsageError, DataError or ToolHealthError (a key is missing) before anything is loaded. The
+    engine is loaded by the first run, or by `engine`, which may raise BackboneError, AdapterError or SchemeError.
     """
 
     def __init__(
@@ -59,11 +60,14 @@ class Runtime:
         engine: Engine | None = None,
         tools: Mapping[str, Tool] | None = None,
         corpus: Path | str | None = None,
+        record: Path | str | None = None,
+        cassette: Path | str | None = None,
         seed: int = 0,
         out: Path | str | None = None,
         dtype: str | None = None,
         device: str = "auto",
         offline: bool = False,
+        backend: Literal["auto", "triton", "reference"] = "auto",
         kv_budget: float | str | None = None,
         adapters: Mapping[str, Path | str] | None = None,
     ) -> None:
@@ -77,9 +81,10 @@ class Runtime:
             lambda question, seed: self._job(question, RunOptions(seed=seed), stream_tokens=True), self.team.name
         )
         """A compiled LangGraph that answers `{"question": ...}`, alone or as a node of another graph."""
-        self._tools = Toolbox.open(self.team, Path(corpus) if corpus is not None else None, tools)
-        self._out = Path(out) if out is not None else None
+        self._tools = Toolbox.open(self.team, _path(corpus), tools, record=_path(record), cassette=_path(cassette))
+        self._out = _path(out)
         self._dtype, self._device, self._offline = dtype or self.team.base.dtype, device, offline
+        self._backend = backend
         self._budget = KVBudget(None, None) if kv_budget is None else KVBudget.parse(kv_budget)
         self._engine, self._owns_engine = engine, engine is None
         self._adapters = {name: Path(folder) for name, folder in (adapters or {}).items()}
@@ -225,8 +230,13 @@ class Runtime:
             dtype=self._dtype,
             device=self._device,
             offline=self._offline,
+            backend=self._backend,
             config=EngineConfig(kv_budget_bytes=self._budget.num_bytes, kv_budget_tokens=self._budget.num_tokens),
         )
+
+
+def _path(path: Path | str | None) -> Path | None:
+    return Path(path) if path is not None else None
 
 
 def new_run_id() -> str:

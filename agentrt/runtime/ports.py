@@ -17,6 +17,11 @@ class Tokenizer(Protocol):
         """Ids with which the model ends a text of its own accord; perhaps none."""
         ...
 
+    @property
+    def marks(self) -> Sequence[str]:
+        """Texts that are tokens of their own, such as "<|im_end|>" or "<tool_call>"; perhaps none."""
+        ...
+
     def encode(self, text: str, /) -> list[int]:
         """No special tokens are added, and text that looks like one is read as plain text."""
         ...

@@ -55,6 +55,7 @@ class EpisodeResult(BaseModel):
     timing: Timing
     tool_health: dict[str, JsonValue]
     parse_failures: int
+    repairs: dict[str, int] = {}
     error: str | None
     score: dict[str, JsonValue] | None = None
     spans: tuple[EpisodeSpan, ...]
@@ -90,7 +91,17 @@ def result_of(
         {"action": action, "argument": argument, "observation": observation or None}
         for action, argument, observation in state["calls"]
     ]
-    same = ("question", "answer", "answer_logprob", "verdicts", "steps", "usage", "tool_health", "parse_failures")
+    same = (
+        "question",
+        "answer",
+        "answer_logprob",
+        "verdicts",
+        "steps",
+        "usage",
+        "tool_health",
+        "parse_failures",
+        "repairs",
+    )
     return EpisodeResult.model_validate(
         {
             **{name: value for name, value in state.items() if name in same},

@@ -46,7 +46,11 @@ class EpisodeState(TypedDict, total=False):
     action: str
     argument: str
     refusal: str
-    """Why the last argument is none, for the model to read; empty if it is well formed."""
+    """Why the last argument or call is none, for the model to read; empty if it is well formed."""
+    retry: str
+    """The node that writes again once the model was told; empty if none does."""
+    repairs: dict[str, int]
+    """How often each repair was needed to read a call (see `agentrt.runtime.actions.Repair`)."""
     answer: str | None
     answer_logprob: float | None
 
@@ -81,6 +85,8 @@ def initial_state(question: str, spans: list[SpanRecord]) -> EpisodeState:
         action="",
         argument="",
         refusal="",
+        retry="",
+        repairs={},
         answer=None,
         answer_logprob=None,
         titles=[],

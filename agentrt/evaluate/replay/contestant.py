@@ -26,6 +26,8 @@ class Run(NamedTuple):
     prefill_rows: int
     neutral_rows: int
     decode_rows: int
+    repaired_layer_rows: int = 0
+    """Rows of repairs, counted once for each layer they enter."""
 
 
 def submit_call(session: Session, trace: Trace, contexts: Sequence[Sequence[int]], index: int) -> Turn:
@@ -100,6 +102,7 @@ class EngineContestant:
             prefill_rows=after.prefill_rows - before.prefill_rows,
             neutral_rows=after.neutral_rows - before.neutral_rows,
             decode_rows=after.decode_rows - before.decode_rows,
+            repaired_layer_rows=after.repaired_layer_rows - before.repaired_layer_rows,
         )
 
     def close(self) -> None:
