@@ -348,9 +348,8 @@ class Engine:
             self._changed.notify_all()
 
     def _choose_ride_rows(self) -> int:
-        if not self.scheme.rides or self.config.ride_rows is not None:
-            return (self.config.ride_rows or 0) if self.scheme.rides else 0
-        return measure_ride_rows(self.backbone, self.adapters)
+        rows = self.config.ride_rows if self.scheme.rides else 0
+        return measure_ride_rows(self.backbone, self.adapters) if rows is None else rows
 
     # Helpers, called under the lock.
 
