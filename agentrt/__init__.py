@@ -12,6 +12,8 @@ from agentrt.errors import (
     DataError,
     EngineClosedError,
     EngineError,
+    ForkedError,
+    QueueFullError,
     ResourceError,
     SchemeError,
     ToolHealthError,
@@ -21,9 +23,10 @@ from agentrt.errors import (
 
 if TYPE_CHECKING:
     from agentrt.config.team import Team
-    from agentrt.engine import Engine, EngineConfig, Session, Turn, TurnResult
+    from agentrt.engine import Engine, EngineConfig, EngineHealth, Session, Turn, TurnResult
     from agentrt.model.sampling import Sampling
     from agentrt.runtime.episode import Runtime
+    from agentrt.runtime.options import CancelToken
     from agentrt.runtime.result import EpisodeResult
     from agentrt.schemes import SCHEMES
 
@@ -35,13 +38,17 @@ __all__ = [
     "AgentrtError",
     "BackboneError",
     "CacheFullError",
+    "CancelToken",
     "ConfigError",
     "DataError",
     "Engine",
     "EngineClosedError",
     "EngineConfig",
     "EngineError",
+    "EngineHealth",
     "EpisodeResult",
+    "ForkedError",
+    "QueueFullError",
     "ResourceError",
     "Runtime",
     "Sampling",
@@ -57,8 +64,10 @@ __all__ = [
 
 _HOMES: Final = {
     "SCHEMES": "agentrt.schemes",
+    "CancelToken": "agentrt.runtime.options",
     "Engine": "agentrt.engine",
     "EngineConfig": "agentrt.engine",
+    "EngineHealth": "agentrt.engine",
     "EpisodeResult": "agentrt.runtime.result",
     "Runtime": "agentrt.runtime.episode",
     "Sampling": "agentrt.model.sampling",

@@ -11,7 +11,8 @@ AgentrtError                  exit code 1; all others derive from it
 │   ├── AdapterError          an adapter that is refused, with the feature and the fix
 │   └── CacheFullError        a turn that does not fit the KV budget; the session stays usable
 └── EngineError               exit code 1
-    ├── EngineClosedError     the engine or session was closed
+    ├── EngineClosedError     the engine or session was closed, or is draining
+    ├── ForkedError           used in a process that was forked after the engine was loaded
     ├── TurnCancelledError    the turn was cancelled; the session is at its last turn boundary
     └── QueueFullError        more turns are waiting than the engine accepts
 
@@ -92,7 +93,11 @@ class EngineError(AgentrtError):
 
 
 class EngineClosedError(EngineError):
-    """The engine or the session was closed."""
+    """The engine or the session was closed, or the engine is draining."""
+
+
+class ForkedError(EngineError):
+    """This process was forked from the one the engine lives in; its threads are not here."""
 
 
 class TurnCancelledError(EngineError):

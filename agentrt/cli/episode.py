@@ -6,8 +6,8 @@ from typing import Final
 
 from agentrt.cli.episode_view import EpisodeView
 from agentrt.cli.output import Output
-from agentrt.evaluate.datasets import Question
 from agentrt.evaluate.scoring import score
+from agentrt.questions.datasets import Question
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RunFinished, RunStarted, to_json
 from agentrt.runtime.result import EpisodeResult

@@ -52,9 +52,10 @@ def replay(
     bytes equal the formulas; where one does not, exit code 1.
     """
     from agentrt.config.trace import TraceConfig
+    from agentrt.evaluate.figures import require_matplotlib
     from agentrt.evaluate.replay.adapters import RandomAdapters
     from agentrt.evaluate.replay.plan import ReplayPlan, variants
-    from agentrt.evaluate.replay.plots import draw, require_matplotlib
+    from agentrt.evaluate.replay.plots import draw
 
     if plot is not None:
         require_matplotlib()

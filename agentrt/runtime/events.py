@@ -73,6 +73,8 @@ class RunStarted(_Event):
     team: str
     scheme: str
     seed: int
+    adapters: dict[str, str] = Field(default_factory=dict)
+    """Role -> adapter, of the roles that this run gave another one."""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -100,6 +100,29 @@ class Session(Protocol):
     def close(self) -> None: ...
 
 
+class EngineHealth(Protocol):
+    """Whether an engine serves, and how busy it is."""
+
+    @property
+    def status(self) -> str:
+        """ "ok", or why no turn would be taken."""
+        ...
+
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def sessions(self) -> int: ...
+    @property
+    def waiting(self) -> int:
+        """Turns that were submitted and have no token yet."""
+        ...
+
+    @property
+    def decoding(self) -> int: ...
+    @property
+    def held_bytes(self) -> int: ...
+
+
 class Engine(Protocol):
     """A loaded backbone with its adapters under one scheme."""
 
@@ -118,5 +141,9 @@ class Engine(Protocol):
         ...
 
     def session(self, /, preamble: list[int] | None) -> Session: ...
+
+    def health(self) -> EngineHealth:
+        """Raises nothing, whatever state the engine is in."""
+        ...
 
     def close(self) -> None: ...

@@ -41,11 +41,12 @@ def role_node(
     `argue`: which node writes the argument of each action that this one may choose. `starts_step`: whether the
     node leads to the next action, so that it does not run once the steps are used up.
     """
-    role, adapter = team.roles[node.role], team.adapter_name(node.role)
+    role, own = team.roles[node.role], team.adapter_name(node.role)
     budget = node.max_new_tokens or role.sampling.max_new_tokens
 
     def run(state: EpisodeState, runtime: Runtime[RunContext]) -> EpisodeState:
         context, turn = runtime.context, state["turns"] + 1
+        adapter = context.adapters.get(node.role, own)
         status = out_of_time(context) or (out_of_steps(team.limits, state["steps"]) if starts_step else None)
         if status:
             return {"status": status}

@@ -5,7 +5,7 @@ State is plain JSON types. The context holds what cannot be saved: the engine's 
 
 import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypedDict
 
@@ -115,6 +115,8 @@ class RunContext:
     max_context: int
     deadline: float
     stream_tokens: bool = False
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """Role -> adapter, of the roles whose adapter is not the team's in this run."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     turn: Turn | None = None
     """The turn in flight."""

@@ -9,7 +9,7 @@ from rich.color import ColorSystem
 from agentrt.cli.episode import play
 from agentrt.cli.output import Output
 from agentrt.config.team import Override, Team
-from agentrt.evaluate.datasets import Question
+from agentrt.questions.datasets import Question
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import parse_event
 from agentrt.testing import FakeTool, ScriptedEngine

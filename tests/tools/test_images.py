@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.evaluate.question import pose_choice
+from agentrt.questions.question import pose_choice
 from agentrt_tools import CorpusError, RecordedImages, open_tool
 
 OCR = "[([[9, 83], [31, 83]], 'N', 0.99), ([[157, 81], [177, 81]], 'S pole', 0.79)]"

@@ -10,11 +10,30 @@ from pydantic import ValidationError
 
 from agentrt.builtin import configs_dir
 from agentrt.errors import DataError, UsageError
-from agentrt.evaluate.layouts import hotpot_question, science_question
-from agentrt.evaluate.question import Question, SupportingFact
-from agentrt.evaluate.rows import RawRow, read_rows
+from agentrt.questions.layouts import hotpot_question, science_question
+from agentrt.questions.question import Question, SupportingFact
+from agentrt.questions.rows import RawRow, read_rows
 
-__all__ = ["BENCHMARKS", "Benchmark", "Question", "SupportingFact", "load_questions"]
+__all__ = [
+    "BENCHMARKS",
+    "Benchmark",
+    "Question",
+    "SupportingFact",
+    "UnusableRowError",
+    "load_questions",
+    "parse_row",
+]
+
+
+class UnusableRowError(DataError):
+    """A JSON object that is no question of its benchmark. `id` is the row's own, or its place; `reason` what is
+    wrong, as "its FIELD cannot be used: why"."""
+
+    def __init__(self, row: RawRow, field: str, why: str, needs: str) -> None:
+        super().__init__(f"{row.place}: {field}: {why}; {needs}" if field else f"{row.place}: {why}")
+        named = row.value.get("id") or row.value.get("_id") if isinstance(row.value, dict) else None
+        self.id = str(named or row.name or row.place)
+        self.reason = f"its {field or 'row'} cannot be used: {why}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +83,7 @@ def load_questions(
 
     questions: dict[str, Question] = {}
     for row in read_rows(path):
-        question = _question(spec, benchmark, row, captions)
+        question = parse_row(benchmark, row, captions=captions)
         if question is None:
             continue
         if question.id in questions:
@@ -79,7 +98,13 @@ def load_questions(
     return chosen
 
 
-def _question(spec: Benchmark, benchmark: str, row: RawRow, captions: bool) -> Question | None:
+def parse_row(benchmark: str, row: RawRow, *, captions: bool = True) -> Question | None:
+    """The question in a row, or None for one that needs an image; `captions` may stand in for one.
+
+    Raises DataError (file:line) for a row that is no object or of another benchmark, UnusableRowError for one whose
+    values do not fit.
+    """
+    spec = BENCHMARKS[benchmark]
     if not isinstance(row.value, dict):
         raise DataError(f"{row.place}: a row must be a JSON object, not {type(row.value).__name__}")
     named = row.value.get("benchmark", benchmark)
@@ -90,7 +115,6 @@ def _question(spec: Benchmark, benchmark: str, row: RawRow, captions: bool) -> Q
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "row"
-        what = f"{field}: {first['msg'].lower()}; a row of {benchmark} holds {spec.needs}"
-        raise DataError(f"{row.place}: {what}") from error
+        raise UnusableRowError(row, field, first["msg"].lower(), f"a row of {benchmark} holds {spec.needs}") from error
     except ValueError as error:
-        raise DataError(f"{row.place}: {error}") from error
+        raise UnusableRowError(row, "", str(error), "") from error

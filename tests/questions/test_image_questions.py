@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentrt.config.team import Team
-from agentrt.evaluate.datasets import Question, load_questions
+from agentrt.questions.datasets import Question, load_questions
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import ScriptedEngine
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, StrictInt, StrictStr, model_validator
 
-from agentrt.evaluate.question import LETTERS, Question, SupportingFact, pose_choice
+from agentrt.questions.question import LETTERS, Question, SupportingFact, pose_choice
 
 _Text = Annotated[StrictStr, Field(min_length=1)]
 
