@@ -12,17 +12,21 @@ from agentrt.errors import (
     DataError,
     EngineClosedError,
     EngineError,
+    ForkedError,
+    QueueFullError,
     ResourceError,
     SchemeError,
+    ToolHealthError,
     TurnCancelledError,
     UsageError,
 )
 
 if TYPE_CHECKING:
     from agentrt.config.team import Team
-    from agentrt.engine import Engine, EngineConfig, Session, Turn, TurnResult
+    from agentrt.engine import Engine, EngineConfig, EngineHealth, Session, Turn, TurnResult
     from agentrt.model.sampling import Sampling
     from agentrt.runtime.episode import Runtime
+    from agentrt.runtime.options import CancelToken
     from agentrt.runtime.result import EpisodeResult
     from agentrt.schemes import SCHEMES
 
@@ -34,19 +38,24 @@ __all__ = [
     "AgentrtError",
     "BackboneError",
     "CacheFullError",
+    "CancelToken",
     "ConfigError",
     "DataError",
     "Engine",
     "EngineClosedError",
     "EngineConfig",
     "EngineError",
+    "EngineHealth",
     "EpisodeResult",
+    "ForkedError",
+    "QueueFullError",
     "ResourceError",
     "Runtime",
     "Sampling",
     "SchemeError",
     "Session",
     "Team",
+    "ToolHealthError",
     "Turn",
     "TurnCancelledError",
     "TurnResult",
@@ -55,8 +64,10 @@ __all__ = [
 
 _HOMES: Final = {
     "SCHEMES": "agentrt.schemes",
+    "CancelToken": "agentrt.runtime.options",
     "Engine": "agentrt.engine",
     "EngineConfig": "agentrt.engine",
+    "EngineHealth": "agentrt.engine",
     "EpisodeResult": "agentrt.runtime.result",
     "Runtime": "agentrt.runtime.episode",
     "Sampling": "agentrt.model.sampling",

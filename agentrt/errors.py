@@ -5,13 +5,14 @@ AgentrtError                  exit code 1; all others derive from it
 │   ├── ConfigError           a YAML or settings file: carries every problem with file:line:col
 │   ├── DataError             a row of a dataset, corpus or trajectory file
 │   └── SchemeError           a scheme or option that does not exist, or that these adapters do not allow
-├── ToolHealthError           exit code 4; tool credentials, quota or network beyond the limit
+├── ToolHealthError           exit code 4; a tool cannot work, since its key is not set
 ├── ResourceError             exit code 5
 │   ├── BackboneError         a model that is missing, damaged or of an unsupported family
 │   ├── AdapterError          an adapter that is refused, with the feature and the fix
 │   └── CacheFullError        a turn that does not fit the KV budget; the session stays usable
 └── EngineError               exit code 1
-    ├── EngineClosedError     the engine or session was closed
+    ├── EngineClosedError     the engine or session was closed, or is draining
+    ├── ForkedError           used in a process that was forked after the engine was loaded
     ├── TurnCancelledError    the turn was cancelled; the session is at its last turn boundary
     └── QueueFullError        more turns are waiting than the engine accepts
 
@@ -64,7 +65,7 @@ class SchemeError(UsageError):
 
 
 class ToolHealthError(AgentrtError):
-    """Tools failed more often than the run allows."""
+    """A tool cannot work: its key is not set. Failures in an episode are no errors; they are in its tool health."""
 
     exit_code = 4
 
@@ -92,7 +93,11 @@ class EngineError(AgentrtError):
 
 
 class EngineClosedError(EngineError):
-    """The engine or the session was closed."""
+    """The engine or the session was closed, or the engine is draining."""
+
+
+class ForkedError(EngineError):
+    """This process was forked from the one the engine lives in; its threads are not here."""
 
 
 class TurnCancelledError(EngineError):

@@ -67,6 +67,7 @@ class ByteTokenizer:
         self._merges = sorted(((merge.encode(), 256 + at) for at, merge in enumerate(merges)), key=lambda m: -len(m[0]))
         self._bytes = {token_id: piece for piece, token_id in self._merges}
         self.eos_ids = tuple(eos_ids)
+        self.marks: tuple[str, ...] = ()
 
     def encode(self, text: str) -> list[int]:
         data, token_ids, at = text.encode(), list[int](), 0
@@ -107,6 +108,18 @@ class ScriptedResult:
     usage: ScriptedUsage
 
 
+@dataclass(frozen=True)
+class ScriptedHealth:
+    """A scripted engine writes when it is asked: nothing waits, nothing is held."""
+
+    status: str
+    error: str | None = None
+    sessions: int = 0
+    waiting: int = 0
+    decoding: int = 0
+    held_bytes: int = 0
+
+
 class ScriptedEngine:
     """An engine without a model. `script` is a function, or texts that are written in order, one per turn.
 
@@ -142,6 +155,9 @@ class ScriptedEngine:
         session.trajectory.preamble = len(session.trajectory)
         self.sessions.append(session)
         return session
+
+    def health(self) -> ScriptedHealth:
+        return ScriptedHealth("closed" if self.closed else "ok", sessions=sum(not s.closed for s in self.sessions))
 
     def write(self, adapter: str, kind: Emits, so_far: str) -> list[int]:
         """The tokens of the next turn."""

@@ -64,7 +64,7 @@ class Rig:
         return logits
 
     def pieces(self, each):
-        while len(each) > self.chunk:
+        while len(each) > self.chunk and each.splits:
             head, each = each.split(self.chunk)
             yield head
         yield each

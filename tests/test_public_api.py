@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parents[1]
 HEAVY = ("torch", "transformers", "peft", "langgraph", "pydantic", "numpy", "yaml", "requests", "typer")
 
 NAMES = {
-    *("Runtime", "Team", "EpisodeResult"),
-    *("Engine", "EngineConfig", "Session", "Turn", "TurnResult", "Sampling", "SCHEMES"),
-    *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError"),
+    *("Runtime", "Team", "EpisodeResult", "CancelToken"),
+    *("Engine", "EngineConfig", "EngineHealth", "Session", "Turn", "TurnResult", "Sampling", "SCHEMES"),
+    *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError", "ToolHealthError"),
     *("ResourceError", "BackboneError", "AdapterError", "CacheFullError"),
-    *("EngineError", "EngineClosedError", "TurnCancelledError"),
+    *("EngineError", "EngineClosedError", "ForkedError", "QueueFullError", "TurnCancelledError"),
 }
 
 

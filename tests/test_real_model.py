@@ -15,6 +15,7 @@ from agentrt.model.load import load_model
 from agentrt.model.sampling import Sampling
 from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
+from agentrt.schemes.selective import Selective
 
 pytestmark = pytest.mark.real_model
 
@@ -88,6 +89,10 @@ def test_non_shared_is_transformers_and_peft_over_a_long_trajectory(loaded, back
                 assert ids[position] == int(best.indices[0]) or close, (role, position)
 
 
+READ_AGAIN = {"non_shared", "base_shared", *(name for name, kind in SCHEMES.items() if issubclass(kind, Selective))}
+"""Here a speaker computes what others wrote, or some layers of it, once more."""
+
+
 @pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"base_lr_shared"}))  # its adapters must share A
 def test_every_scheme_continues_a_shared_trajectory(backbone, folders, text_ids, scheme):
     """All agree with non_shared in the first turn, then may differ; nothing is read twice but where it must be."""
@@ -98,6 +103,6 @@ def test_every_scheme_continues_a_shared_trajectory(backbone, folders, text_ids,
             first.append(session.turn("plan", text_ids[:300], Sampling(max_new_tokens=12)).result.token_ids)
             usage = session.turn("action", text_ids[300:310], Sampling(max_new_tokens=4)).result.usage
             session.close()
-            assert usage.reused_tokens == (0 if each.scheme_name in ("non_shared", "base_shared") else 311)
+            assert usage.reused_tokens == (0 if each.scheme_name in READ_AGAIN else 311)
             assert each.stats().held_bytes == 0
         assert first[0] == first[1]

@@ -1,7 +1,7 @@
-"""One plane: tensors over a layer range, in segments that never move; runs are read and written as slices."""
+"""One plane: tensors over some layers, in segments that never move; runs are read and written as slices."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -23,12 +23,20 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class PlaneSpec:
-    """What a plane stores. `column` names the adapter whose low-rank activations it holds, None for K/V."""
+    """What a plane stores. `column` names the adapter whose low-rank activations it holds, None for K/V.
+
+    `only`: the layers it covers, `num_layers` of them, where these are not all of the model's.
+    """
 
     name: str
     num_layers: int
     parts: tuple[Part, ...]
     column: str | None = None
+    only: tuple[int, ...] | None = None
+
+    @property
+    def layers(self) -> Sequence[int]:
+        return range(self.num_layers) if self.only is None else self.only
 
     @property
     def row_bytes(self) -> int:
@@ -42,8 +50,11 @@ class Stretch:
     A step reads the same rows in every layer, so all layers' views are made at once, when the first is asked for.
     """
 
-    def __init__(self, segment: dict[str, torch.Tensor], start: int, end: int) -> None:
-        self._segment, self._start, self._end = segment, start, end
+    def __init__(
+        self, segment: dict[str, torch.Tensor], start: int, end: int, only: tuple[int, ...] | None = None
+    ) -> None:
+        self.segment, self.start, self.end = segment, start, end
+        self._only = only
         self._views: dict[str, tuple[torch.Tensor, ...]] = {}
         self._wide: dict[str, tuple[torch.Tensor, ...]] = {}
 
@@ -51,14 +62,14 @@ class Stretch:
         """The rows, [end - start, *shape]: a view, never a copy; writing to it writes the plane."""
         views = self._views.get(part)
         if views is None:
-            views = self._views[part] = self._segment[part][:, self._start : self._end].unbind(0)
-        return views[layer]
+            views = self._views[part] = self.segment[part][:, self.start : self.end].unbind(0)
+        return views[layer if self._only is None else self._only.index(layer)]
 
     def read_wide(self, part: str, layer: int, width: int) -> torch.Tensor:
         """[end - start, width]: each row's own elements, then whatever follows them in memory (to be ignored)."""
         wide = self._wide.get(part)
         if wide is None:
-            rows = self._segment[part][:, self._start : self._end]
+            rows = self.segment[part][:, self.start : self.end]
             stretched = rows.as_strided((*rows.shape[:2], width), rows.stride())
             wide = self._wide[part] = stretched.unbind(0)
         return wide[layer]
@@ -74,10 +85,16 @@ class Plane:
     def __init__(self, spec: PlaneSpec, device: torch.device, segment_slots: int, poison: bool = False) -> None:
         self.spec = spec
         self.pool = SlotPool(segment_slots)
-        self._device = device
-        self._poison = poison
+        self.device = device
+        self.poisons = poison
+        """Whether fresh slots are filled with NaN: a plane under test."""
         self._starts: list[int] = []
         self._segments: list[dict[str, torch.Tensor]] = []  # per segment: part -> [layers, slots, *shape]
+
+    @property
+    def segments(self) -> Sequence[dict[str, torch.Tensor]]:
+        """The tensors of each segment: part -> [layers, slots, *shape]."""
+        return self._segments
 
     @property
     def held_bytes(self) -> int:
@@ -87,7 +104,7 @@ class Plane:
         """Where the run lies; the same for every layer, so it is looked up once per step."""
         index = bisect_right(self._starts, run.slot) - 1
         start = run.slot - self._starts[index]
-        return Stretch(self._segments[index], start, start + run.size)
+        return Stretch(self._segments[index], start, start + run.size, self.spec.only)
 
     def materialise(self) -> None:
         """Allocate the tensors of segments the pool has added since."""
@@ -98,17 +115,17 @@ class Plane:
 
     def poison(self, runs: Iterable[Run]) -> None:
         """Fill freed or fresh slots with NaN where the store asks for it, so that a stale read shows."""
-        if self._poison:
+        if self.poisons:
             for run in runs:
                 for part in self.spec.parts:
-                    for layer in range(self.spec.num_layers):
+                    for layer in self.spec.layers:
                         self.locate(run).read(part.name, layer).fill_(float("nan"))
 
     def _tensor(self, part: Part, slots: int) -> torch.Tensor:
         layers = self.spec.num_layers
         if part.wide_read:
             width = prod(part.shape)
-            flat = torch.empty(slots * layers * width + part.wide_read, dtype=part.dtype, device=self._device)
+            flat = torch.empty(slots * layers * width + part.wide_read, dtype=part.dtype, device=self.device)
             flat[slots * layers * width :] = 0
             return flat[: slots * layers * width].view(slots, layers, width).transpose(0, 1)
-        return torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self._device)
+        return torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self.device)

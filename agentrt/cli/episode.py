@@ -6,12 +6,12 @@ from typing import Final
 
 from agentrt.cli.episode_view import EpisodeView
 from agentrt.cli.output import Output
-from agentrt.evaluate.datasets import Question
 from agentrt.evaluate.scoring import score
+from agentrt.questions.datasets import Question
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RunFinished, RunStarted, to_json
 from agentrt.runtime.result import EpisodeResult
-from agentrt_tools import Json
+from agentrt_tools import Json, ToolHealth
 
 NO_ANSWER: Final = 3
 TOOLS_FAILED: Final = 4
@@ -47,7 +47,8 @@ def play(runtime: Runtime, asked: str | Question, out: Output, *, tokens: bool, 
 
 
 def exit_code(event: RunFinished) -> int:
-    """0 with an answer; 3 without one; 4 where tools were the reason."""
+    """0 with an answer; 3 without one; 4 where tools were the reason: too many failures, or no key or credits."""
     if event.status == "finished" and event.answer is not None:
         return 0
-    return TOOLS_FAILED if event.status == "limit:tool_errors" else NO_ANSWER
+    health = ToolHealth.from_json(event.tool_health)
+    return TOOLS_FAILED if event.status == "limit:tool_errors" or health.locked_out else NO_ANSWER

@@ -1,5 +1,7 @@
 """Shows the events of an episode to people, as they happen. Knows events and the dialect's markers, no engine."""
 
+from collections.abc import Mapping
+
 from agentrt.cli.output import Output
 from agentrt.config.sections import DialectConfig
 from agentrt.runtime.events import (
@@ -12,6 +14,7 @@ from agentrt.runtime.events import (
     TurnFinished,
     TurnStarted,
 )
+from agentrt_tools import ToolHealth
 
 
 class EpisodeView:
@@ -21,6 +24,7 @@ class EpisodeView:
         self._out = out
         self._markers = (dialect.close, dialect.end)
         self._gold = gold
+        self._failed: dict[str, str] = {}
         self._step = -1
         self._raw = ""
         self._shown = ""
@@ -42,6 +46,8 @@ class EpisodeView:
                 self._head(event.step, event.action, "observes")
             case ToolFinished():
                 failed = f"FAILED ({event.failure}): " if event.failure else ""
+                if event.error is not None:
+                    self._failed[event.action] = event.error
                 self._out.say(f"{failed}{event.text}", style="red" if event.failure else "dim")
             case RunFinished():
                 self._finish(event)
@@ -72,6 +78,9 @@ class EpisodeView:
         if event.score is not None:
             verdict = "right" if event.score.get("correct") else "wrong"
             out.result(f"{verdict}: the answer is {self._gold} (F1 {event.score.get('f1', 0.0):.2f})")
+        health = ToolHealth.from_json(event.tool_health)
+        if health.failed:  # never silent, not even under --quiet
+            out.result(_failures(health, self._failed), style="bold red")
         if out.quiet:
             return
         rows = [
@@ -89,18 +98,19 @@ class EpisodeView:
         ]
         columns = ("role", "turns", "reused", "recomputed", "generated", "TTFT", "tokens/s", "KV")
         out.table(columns, rows, right=columns[1:])
-        out.say(_health(event))
+        out.say(
+            f"tools: {health.calls} calls, {health.misses} misses, {health.retries} retries, {health.failed} failed"
+        )
         times = event.timing
         shares = f"model {times.turns_s:.1f} s, tools {times.tools_s:.1f} s"
         out.say(f"{event.steps} steps in {times.total_s:.1f} s: {shares}")
 
 
-def _health(event: RunFinished) -> str:
-    health = event.tool_health
-    failures = health.get("failures")
-    listed = ", ".join(f"{count} {kind}" for kind, count in failures.items()) if isinstance(failures, dict) else ""
-    counts = ", ".join(f"{health.get(name, 0)} {name}" for name in ("calls", "misses", "retries"))
-    return f"tools: {counts}, {f'failures: {listed}' if listed else 'no failures'}"
+def _failures(health: ToolHealth, last: Mapping[str, str]) -> str:
+    """How many calls failed, by kind, and what each tool said last."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in health.failures.items())
+    said = "".join(f"\n  {action}: {error}" for action, error in last.items())
+    return f"tools FAILED in {health.failed} of {health.calls} calls ({kinds}){said}"
 
 
 def _size(num_bytes: int) -> str:

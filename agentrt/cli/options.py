@@ -43,6 +43,10 @@ SchemeName = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option("--seed", help="Of sampling; the same seed gives the same tokens.")]
 Out = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Where run folders go.")]
+Record = Annotated[Path | None, typer.Option("--record", metavar="DIR", help="Write every tool call to this folder.")]
+CassetteDir = Annotated[
+    Path | None, typer.Option("--cassette", metavar="DIR", help="Play tool calls from this folder; call no tool.")
+]
 Offline = Annotated[bool | None, typer.Option("--offline/--online", help="Never download anything.")]
 
 

@@ -52,9 +52,10 @@ def replay(
     bytes equal the formulas; where one does not, exit code 1.
     """
     from agentrt.config.trace import TraceConfig
+    from agentrt.evaluate.figures import require_matplotlib
     from agentrt.evaluate.replay.adapters import RandomAdapters
     from agentrt.evaluate.replay.plan import ReplayPlan, variants
-    from agentrt.evaluate.replay.plots import draw, require_matplotlib
+    from agentrt.evaluate.replay.plots import draw
 
     if plot is not None:
         require_matplotlib()
@@ -88,7 +89,13 @@ def replay(
         torch.set_num_threads(settings.threads)
     out = Output(as_json=as_json, quiet=quiet)
     findings: list[Finding] = []
-    backbone = Backbone.load(crew.base.model, dtype=crew.base.dtype, device=settings.device, offline=settings.offline)
+    backbone = Backbone.load(
+        crew.base.model,
+        dtype=crew.base.dtype,
+        device=settings.device,
+        offline=settings.offline,
+        backend=settings.backend,
+    )
     with progress_bar() as bar:
         for found in run_replay(backbone, plan, silent if quiet else bar):
             if isinstance(found, LeftOut):
@@ -127,6 +134,7 @@ _COLUMNS = (
     "prefill rows",
     "neutral rows",
     "decode rows",
+    "repaired layer rows",
 )
 
 
@@ -154,6 +162,7 @@ def _show(out: Output, found: "list[Finding]") -> None:
                 f"{run.prefill_rows:,}",
                 f"{run.neutral_rows:,}",
                 f"{run.decode_rows:,}",
+                f"{run.repaired_layer_rows:,}",
             )
         )
     out.table(_COLUMNS, rows, right=_COLUMNS[1:])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentrt.cli import roles_init, roles_parse
 from agentrt.cli.options import Json, Quiet, SchemeName, Sets, Verbose, resolve_settings
 from agentrt.cli.output import Output
 
@@ -88,6 +89,10 @@ def schema() -> None:
     from agentrt.config.schema import team_schema
 
     typer.echo(team_schema(), nl=False)
+
+
+app.command("init")(roles_init.init)
+app.command("parse")(roles_parse.parse)
 
 
 def _load(team: str | None, scheme: str | None, sets: list[str]) -> "Team":

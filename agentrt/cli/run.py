@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentrt.cli.options import (
+    CassetteDir,
     Json,
     Offline,
     Out,
     Quiet,
+    Record,
     SchemeName,
     Seed,
     Sets,
@@ -18,11 +20,10 @@ from agentrt.cli.options import (
     resolve_settings,
 )
 from agentrt.cli.output import Output
-from agentrt.errors import ConfigError, UsageError
+from agentrt.errors import UsageError
 
 if TYPE_CHECKING:
-    from agentrt.config.team import Team
-    from agentrt.evaluate.datasets import Question
+    from agentrt.questions.datasets import Question
 
 
 def run(
@@ -49,6 +50,8 @@ def run(
     stream: Annotated[
         bool | None, typer.Option("--stream/--no-stream", help="Token by token; default: unless --json or --quiet.")
     ] = None,
+    record: Record = None,
+    cassette: CassetteDir = None,
     seed: Seed = None,
     out_dir: Out = None,
     offline: Offline = None,
@@ -59,9 +62,8 @@ def run(
 ) -> None:
     """Answer one question: stream every turn, then the answer and what each role reused.
 
-    Exit code 0 with an answer, 3 where a limit came first, 4 where tools failed too often.
+    Exit code 0 with an answer, 3 where a limit came first, 4 where tools lack a key or credits or failed too often.
     """
-    asked = _question(question, benchmark, data, split, index)
     flags = {
         "team": team,
         "scheme": scheme,
@@ -76,25 +78,17 @@ def run(
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
     loaded = resolved.load_team()
-    _check_scheme(loaded)
+    asked = _question(question, benchmark, data, split, index, captions=not loaded.shows_images)
 
     from agentrt.cli.episode import play
-    from agentrt.runtime.episode import Runtime
+    from agentrt.cli.team_runtime import Cassettes, check_team_scheme, open_runtime, shipped_corpus
 
-    if settings.threads is not None:
-        import torch
+    check_team_scheme(loaded)
 
-        torch.set_num_threads(settings.threads)
     out = Output(as_json=as_json, quiet=quiet)
-    with Runtime(
-        loaded,
-        corpus=settings.corpus or _shipped_corpus(benchmark, data),
-        seed=settings.seed,
-        out=settings.out,
-        device=settings.device,
-        offline=settings.offline,
-        kv_budget=settings.kv_budget,
-    ) as runtime:
+    corpus_file = settings.corpus or shipped_corpus(benchmark, data)
+    cassettes = Cassettes(record, cassette)
+    with open_runtime(loaded, settings, corpus_file, cassettes, out=Path(settings.out)) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
         tokens = not (as_json or quiet) if stream is None else stream
         code = play(runtime, asked, out, tokens=tokens, folder=Path(settings.out))
@@ -102,31 +96,16 @@ def run(
         raise typer.Exit(code)
 
 
-def _question(text: str | None, benchmark: str | None, data: Path | None, split: str, index: int) -> "str | Question":
+def _question(
+    text: str | None, benchmark: str | None, data: Path | None, split: str, index: int, *, captions: bool
+) -> "str | Question":
     if (text is None) == (benchmark is None):
         raise UsageError("give either a question or --benchmark NAME, e.g. agentrt run --benchmark mini --index 0")
     if text is not None:
         return text
-    from agentrt.evaluate.datasets import load_questions
+    from agentrt.questions.datasets import load_questions
 
-    questions = load_questions(str(benchmark), data, None if split == "all" else split)
+    questions = load_questions(str(benchmark), data, None if split == "all" else split, captions=captions)
     if index >= len(questions):
         raise UsageError(f"--index {index}: {benchmark} has {len(questions)} such questions, 0 to {len(questions) - 1}")
     return questions[index]
-
-
-def _check_scheme(team: "Team") -> None:
-    from agentrt.config.team import check_scheme
-    from agentrt.schemes import SCHEMES
-
-    if problems := check_scheme(team, {name: kind.option_names() for name, kind in SCHEMES.items()}):
-        raise ConfigError(problems)
-
-
-def _shipped_corpus(benchmark: str | None, data: Path | None) -> Path | None:
-    """The mini benchmark's articles, for its own questions and for a question of the user's; None for any other."""
-    from agentrt.builtin import configs_dir
-    from agentrt.evaluate.datasets import BENCHMARKS
-
-    shipped = benchmark is None or (data is None and bool(BENCHMARKS[benchmark].shipped))
-    return configs_dir() / "mini" / "articles.jsonl" if shipped else None

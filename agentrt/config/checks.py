@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentrt.config.backbones import surely_differ
-from agentrt.config.flow import DEFAULT, END, FINISH, FlowConfig, RoleNode, ToolNode
+from agentrt.config.flow import CHOOSES, DEFAULT, END, FINISH, FlowConfig, RoleNode, ToolNode
 from agentrt.config.problems import looks_secret, suggest
 from agentrt.config.sections import BaseConfig, DialectConfig, RoleConfig, ToolConfig
 from agentrt.config.yaml import Path_
@@ -47,22 +47,28 @@ def check_names(
                 yield Finding((*at, "role"), f"role {node.role!r} is not declared{suggest(node.role, roles, 'roles')}")
             yield from _check_choices(at, node, tools)
             yield from _check_branches(at, node, flow)
+            if node.emits == "call" and not any(isinstance(flow.nodes.get(to), ToolNode) for to in node.targets()):
+                message = "a call leads to a tool node on at least one branch: `{tool: true, next: ...}`"
+                yield Finding((*at, "next"), message)
 
 
 def _check_choices(at: Path_, node: RoleNode, tools: Mapping[str, ToolConfig]) -> Iterator[Finding]:
-    if node.emits in ("action", "verdict") and not isinstance(node.choices, tuple):
+    if node.emits in (*CHOOSES, "verdict") and not isinstance(node.choices, tuple):
         given = "must be a list, not seen_titles" if node.choices else "are missing"
-        yield Finding((*at, "choices"), f"choices {given}: an {node.emits} is one of some words")
+        yield Finding((*at, "choices"), f"choices {given}: the {node.emits} is one of some words")
     if node.emits == "thought" and node.choices is not None:
         yield Finding((*at, "choices"), "a thought is free text: leave `choices` out", on_key=True)
     if node.constrain and node.emits != "argument":
         yield Finding((*at, "constrain"), f"`constrain` is for arguments, this node emits {node.emits}", on_key=True)
+    for option in ("parser", "on_fail"):
+        if getattr(node, option) is not None and node.emits != "call":
+            yield Finding((*at, option), f"`{option}` is for calls, this node emits {node.emits}", on_key=True)
     if not isinstance(node.choices, tuple):
         return
     for index, choice in enumerate(node.choices):
         if choice in node.choices[:index]:
             yield Finding((*at, "choices", index), f"{choice!r} is listed twice")
-        elif node.emits == "action" and choice not in tools and choice != FINISH:
+        elif node.emits in CHOOSES and choice not in tools and choice != FINISH:
             words = [*tools, FINISH]
             yield Finding(
                 (*at, "choices", index),
@@ -84,7 +90,7 @@ def _check_branches(at: Path_, node: RoleNode, flow: FlowConfig) -> Iterator[Fin
     if node.emits == "thought":
         yield Finding((*at, "next"), "a thought decides nothing: `next` must be one node")
         return
-    by_own_choice = node.emits in ("action", "verdict") and isinstance(node.choices, tuple)
+    by_own_choice = node.emits in (*CHOOSES, "verdict") and isinstance(node.choices, tuple)
     values = list(node.choices) if by_own_choice and node.choices else actions
     for value in node.next:
         if value not in (*values, DEFAULT):
@@ -123,13 +129,13 @@ def check_paths(flow: FlowConfig) -> Iterator[Finding]:
             yield Finding(("flow", "nodes", name), f"node {name!r} is never reached from {flow.start!r}", on_key=True)
     if END not in reached:
         yield Finding(("flow", "nodes"), f"no path leads to {END!r}: the episode could never finish", on_key=True)
-    no_action = _reach(flow, lambda node: not (isinstance(node, RoleNode) and node.emits == "action"))
+    no_action = _reach(flow, lambda node: not (isinstance(node, RoleNode) and node.emits in CHOOSES))
     for name in no_action:
         node = flow.nodes.get(name)
         if isinstance(node, ToolNode) or (isinstance(node, RoleNode) and node.emits == "argument"):
             yield Finding(
                 ("flow", "nodes", name),
-                f"node {name!r} can run before any action was chosen: put a node that emits action before it",
+                f"node {name!r} can run before any action was chosen: put a node that emits action or call before it",
                 on_key=True,
             )
 

@@ -16,7 +16,14 @@ DEFAULT: Final = "default"
 FINISH: Final = "Finish"
 """The one action that is no tool: its argument is the answer."""
 
-Emits = Literal["thought", "action", "argument", "verdict"]
+Emits = Literal["thought", "action", "argument", "verdict", "call"]
+"""`call` is a whole action line, `Name[argument]`, for adapters that were trained to write one."""
+
+Grammar = Literal["strict", "lenient"]
+OnFail = Literal["observe", "retry", "fail"]
+
+CHOOSES: Final = ("action", "call")
+"""Fields that name an action."""
 
 Words = Annotated[tuple[Text, ...], Field(min_length=1)]
 Choices = Annotated[
@@ -41,12 +48,18 @@ class ConstrainConfig(Strict):
 
 
 class RoleNode(Strict):
-    """A role writes one field. `constrain` is for arguments, by the action chosen before."""
+    """A role writes one field. `constrain` is for arguments, by the action chosen before.
+
+    `parser` and `on_fail` are for calls: how a line is read, and what follows one that cannot be. `observe`: the model
+    is told why, and the flow goes on; `retry`: it is told, and writes another line; `fail`: the episode ends.
+    """
 
     role: Text
     emits: Emits
     choices: Choices | None = None
     constrain: Mapping[Text, ConstrainConfig] = Field(default_factory=dict)
+    parser: Grammar | None = None
+    on_fail: OnFail | None = None
     max_new_tokens: PositiveInt | None = None
     next: Next
 
@@ -91,10 +104,10 @@ class FlowConfig(Strict):
         return {name: node for name, node in self.nodes.items() if isinstance(node, RoleNode)}
 
     def actions(self) -> dict[str, None]:
-        """Every action that some node may choose, in the order of the file."""
+        """Every action that some node may choose or call, in the order of the file."""
         return {
             choice: None
             for node in self.role_nodes().values()
-            if node.emits == "action" and isinstance(node.choices, tuple)
+            if node.emits in CHOOSES and isinstance(node.choices, tuple)
             for choice in node.choices
         }

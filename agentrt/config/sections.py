@@ -13,6 +13,9 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 NO_ADAPTER: Final = "none"
 """`adapter: none`: the role runs on the backbone alone."""
 
+IMAGE_TOOL: Final = "scienceqa.image"
+"""The tool that tells what is in a question's image."""
+
 PRESETS: Final[Mapping[str, Mapping[str, float | int]]] = {
     "greedy": {"temperature": 0.0},
     "autoact": {"temperature": 0.5},  # AutoAct (Qiao et al., 2024), appendix

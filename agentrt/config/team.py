@@ -29,6 +29,7 @@ from agentrt.config.flow import (
 from agentrt.config.problems import in_order, suggest, validate
 from agentrt.config.scheme import SchemeConfig, scheme_faults
 from agentrt.config.sections import (
+    IMAGE_TOOL,
     BaseConfig,
     DialectConfig,
     LimitsConfig,
@@ -130,6 +131,11 @@ class Team(Strict):
     def adapters(self) -> dict[str, Path]:
         """Role -> adapter folder, of the roles that have one."""
         return {name: self.root / role.adapter for name, role in self.roles.items() if role.has_adapter}
+
+    @property
+    def shows_images(self) -> bool:
+        """Whether a tool tells what is in a question's image, so that the question need not."""
+        return any(tool.use == IMAGE_TOOL for tool in self.tools.values())
 
     def problem(self, path: Path_, message: str, on_key: bool = False) -> Problem:
         """A Problem at a path of the file, e.g. `("roles", "plan", "adapter")`."""

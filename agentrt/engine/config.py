@@ -1,10 +1,9 @@
-"""Limits and counters of an engine."""
+"""Limits of an engine."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agentrt.cache.plane import PlaneSpec
-from agentrt.cache.prefix import PrefixUse
 from agentrt.errors import UsageError
 
 
@@ -19,6 +18,8 @@ class EngineConfig:
     kv_budget_bytes: int | None = None
     kv_budget_tokens: int | None = None
     max_context: int | None = None
+    max_waiting: int | None = 1024
+    """Most turns that may wait for their first token; one more raises QueueFullError."""
     max_step_tokens: int = 2048
     idle_chunk_tokens: int = 512
     ride_rows: int | None = None
@@ -38,19 +39,3 @@ class EngineConfig:
         if self.kv_budget_tokens is None:
             return self.kv_budget_bytes
         return self.kv_budget_tokens * sum(plane.row_bytes for plane in planes)
-
-
-@dataclass(frozen=True)
-class EngineStats:
-    """Counters since the start; rows are tokens run through the layers."""
-
-    steps: int = 0
-    prefill_rows: int = 0
-    decode_rows: int = 0
-    neutral_rows: int = 0
-    held_bytes: int = 0
-    peak_bytes: int = 0
-    sessions: int = 0
-    preambles_kept: int = 0
-    preambles: tuple[PrefixUse, ...] = ()
-    """For each adapter and the path that computed what it read: hits, misses and reused tokens."""

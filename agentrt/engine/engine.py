@@ -2,9 +2,9 @@
 
 import atexit
 import threading
+import time
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,21 +13,25 @@ import torch
 
 from agentrt.cache.prefix import Identity
 from agentrt.cache.store import CacheStore
-from agentrt.engine.config import EngineConfig, EngineStats
+from agentrt.engine.config import EngineConfig
 from agentrt.engine.costs import measure_ride_rows
+from agentrt.engine.health import EngineHealth, EngineStatus, check_queue, drained, health_of
 from agentrt.engine.scheduler import Job, Scheduler
 from agentrt.engine.session import Session
+from agentrt.engine.stats import EngineStats
 from agentrt.engine.turn import Turn
-from agentrt.engine.work import SessionWork, TurnWork
+from agentrt.engine.work import SessionWork, TurnWork, checked_ids
 from agentrt.errors import EngineClosedError, EngineError, TurnCancelledError, UsageError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling
 from agentrt.model.tokenizer import Tokenizer
+from agentrt.process import ProcessCondition
 from agentrt.schemes import Scheme
 from agentrt.schemes.make import make_scheme
 from agentrt.step import Step
 from agentrt.trajectory import NEUTRAL, Trajectory
+from agentrt_kernels.dispatch import Backend
 
 
 class Engine:
@@ -46,6 +50,7 @@ class Engine:
         config: EngineConfig | None = None,
     ) -> None:
         self.config = config or EngineConfig()
+        backbone.compute.process.check()
         self.backbone = backbone
         self.adapters = adapters
         self.scheme = scheme
@@ -68,8 +73,11 @@ class Engine:
             self.config.max_step_tokens, self.config.idle_chunk_tokens, self._choose_ride_rows()
         )
         self._sessions: list[SessionWork] = []
-        self._changed = threading.Condition()
+        self._changed = ProcessCondition()
         self._closed = False
+        self._status: EngineStatus = "ok"
+        self._death: str | None = None
+        self._stepping: float | None = None
         self._stats = EngineStats()
         self._worker = threading.Thread(target=self._work, name="agentrt-engine", daemon=True)
         self._worker.start()
@@ -86,15 +94,17 @@ class Engine:
         dtype: Any = "auto",
         device: str = "auto",
         offline: bool = False,
+        backend: Backend = "auto",
         config: EngineConfig | None = None,
     ) -> Self:
         """Load a backbone (alias, hub id, folder or GGUF file) and adapters (peft folders by role name).
 
+        `backend`: "triton" or "reference" kernels; "auto" takes Triton on a CUDA device, else torch.
         Raises BackboneError, AdapterError or SchemeError, naming the value and the fix.
         """
         chosen = make_scheme(scheme, scheme_options) if isinstance(scheme, str) else scheme
         if isinstance(backbone, str):
-            backbone = Backbone.load(backbone, dtype=dtype, device=device, offline=offline)
+            backbone = Backbone.load(backbone, dtype=dtype, device=device, offline=offline, backend=backend)
         adapter_set = backbone.load_adapters(adapters or {})
         return cls(backbone, adapter_set, chosen, config=config)
 
@@ -130,10 +140,10 @@ class Engine:
     def session(self, preamble: Sequence[int] | None = None) -> Session:
         """Open a session. `preamble` is a prefix that the scheme reads by a fixed path, once for all such sessions."""
         trajectory = Trajectory()
-        trajectory.append(self._checked(() if preamble is None else preamble), "system", "preamble")
+        trajectory.append(checked_ids(() if preamble is None else preamble, self.backbone), "system", "preamble")
         trajectory.preamble = len(trajectory) if self.scheme.preamble == "shared" else 0
         with self._changed:
-            self._check_open()
+            self._check_taking()
             sharing = self.scheme.open(self._layout, self._store, trajectory)
             sharing.may_ride = self._scheduler.ride_rows > 0
             work = SessionWork(trajectory, sharing)
@@ -142,14 +152,21 @@ class Engine:
 
     def stats(self) -> EngineStats:
         with self._changed:
-            return replace(
-                self._stats,
-                held_bytes=self._store.held_bytes,
-                peak_bytes=self._store.peak_bytes,
-                sessions=len(self._sessions),
-                preambles_kept=len(self._store.prefixes),
-                preambles=self._store.prefixes.uses,
-            )
+            return self._stats.at(self._store, len(self._sessions))
+
+    def health(self) -> EngineHealth:
+        """Whether this engine takes work, and what it is busy with; raises nothing, not even after a fork."""
+        if not self._changed.process.is_current:
+            return EngineHealth("forked")
+        with self._changed:
+            return health_of(self._status, self._death, self._sessions, self._stepping, self._store.held_bytes)
+
+    def drain(self, timeout_s: float | None = None) -> bool:
+        """Refuse new sessions and turns from now on, and wait until nothing runs; whether that was in time."""
+        self._check_thread()
+        with self._changed:
+            self._status = "draining" if self._status == "ok" else self._status
+            return self._changed.wait_for(lambda: self._closed or drained(self._sessions), timeout_s)
 
     def reset_peak(self) -> None:
         """Start a new measurement of peak bytes."""
@@ -162,11 +179,14 @@ class Engine:
             self._store.check_integrity()
 
     def close(self) -> None:
-        """Cancel what runs, free every slot, stop the worker. Idempotent."""
+        """Cancel what runs, free every slot, stop the worker. Idempotent; does nothing in a forked process."""
         self._check_thread()
         atexit.unregister(self.close)
+        if not self._changed.process.is_current:
+            return
         with self._changed:
             self._closed = True
+            self._status = "failed" if self._death else "closed"
             self._changed.notify_all()
         self._worker.join()
         with self._changed:
@@ -180,16 +200,18 @@ class Engine:
     def append(self, work: SessionWork, token_ids: Sequence[int], author: str, kind: str) -> None:
         with self._changed:
             self._check_idle(work)
-            work.trajectory.append(self._checked(token_ids), author, kind)
+            work.trajectory.append(checked_ids(token_ids, self.backbone), author, kind)
 
     def submit(
         self, work: SessionWork, adapter: str, new_token_ids: Sequence[int], sampling: Sampling, kind: str
     ) -> Turn:
         with self._changed:
+            self._check_taking()
             self._check_idle(work)
+            check_queue(self._sessions, self.config.max_waiting)
             if adapter != NEUTRAL and adapter not in self.adapters.names:
                 raise UsageError(f"unknown adapter {adapter!r}; this engine has: {', '.join(self.adapters.names)}")
-            new_token_ids = self._checked(new_token_ids)
+            new_token_ids = checked_ids(new_token_ids, self.backbone)
             before = work.trajectory.copy()
             length = len(before) + len(new_token_ids)
             if length == 0:
@@ -252,13 +274,14 @@ class Engine:
                 self.backbone.compute.call(self._run, jobs)
         except BaseException as error:  # the worker itself is at fault: nobody may wait for it any longer
             with self._changed:
-                self._closed = True
+                self._closed, self._status, self._death = True, "failed", repr(error)
                 for work in list(self._sessions):
                     self._retire(work, EngineError(f"the engine's worker died: {error!r}"))
             raise
 
     def _run(self, jobs: list[Job]) -> None:
         """One step and what follows from it, on the backbone's compute thread."""
+        self._stepping = time.perf_counter()
         try:
             step = Step(tuple(job.run for job in jobs))
             logits = self.backbone.run(step, self._store.planes, self.adapters)
@@ -266,6 +289,8 @@ class Engine:
             self._fail(jobs, error)
         else:
             self._settle(jobs, logits)
+        finally:
+            self._stepping = None
 
     def _next_step(self) -> list[Job] | None:
         """Wait for work and pack it; None when the engine is closed."""
@@ -295,13 +320,13 @@ class Engine:
 
     def _settle(self, jobs: list[Job], logits: list[torch.Tensor | None]) -> None:
         with self._changed:
-            self._count(jobs)
+            self._stats = self._stats.after(jobs)
             live = [(job, rows) for job, rows in zip(jobs, logits, strict=True) if not job.session.closed]
             for job, _ in live:
                 self._scheduler.done(job)
                 job.session.rest(job.turn)
                 if job.turn is not None:
-                    job.turn.rows += len(job.run)
+                    job.turn.rows += job.run.num_read
             for job, rows in live:
                 if job.turn is not None and rows is not None and not job.turn.cancelled:
                     try:
@@ -322,30 +347,9 @@ class Engine:
                     job.turn.undo(wrapped)
             self._changed.notify_all()
 
-    def _count(self, jobs: list[Job]) -> None:
-        stats = self._stats
-        prefill = decode = neutral = 0
-        for job in jobs:
-            if job.run.rebuild:
-                neutral += len(job.run)
-            elif job.turn is not None and job.turn.token_ids:
-                decode += len(job.run)
-            else:
-                prefill += len(job.run)
-        self._stats = replace(
-            stats,
-            steps=stats.steps + 1,
-            prefill_rows=stats.prefill_rows + prefill,
-            decode_rows=stats.decode_rows + decode,
-            neutral_rows=stats.neutral_rows + neutral,
-        )
-
     def _choose_ride_rows(self) -> int:
-        if not self.scheme.rides:
-            return 0
-        if self.config.ride_rows is not None:
-            return self.config.ride_rows
-        return measure_ride_rows(self.backbone, self.adapters)
+        rows = self.config.ride_rows if self.scheme.rides else 0
+        return measure_ride_rows(self.backbone, self.adapters) if rows is None else rows
 
     # Helpers, called under the lock.
 
@@ -377,6 +381,11 @@ class Engine:
         if self._closed:
             raise EngineClosedError("the engine is closed; open a new one")
 
+    def _check_taking(self) -> None:
+        self._check_open()
+        if self._status == "draining":
+            raise EngineClosedError("the engine is draining: it finishes what it has and takes nothing new")
+
     def _check_idle(self, work: SessionWork) -> None:
         self._check_open()
         if work.closed or work.closing:
@@ -387,10 +396,3 @@ class Engine:
     def _check_thread(self) -> None:
         if self.backbone.compute.is_current:
             raise UsageError("a stop or constraint callable may not wait for or close the engine that calls it")
-
-    def _checked(self, token_ids: Iterable[int]) -> list[int]:
-        checked = [int(token_id) for token_id in token_ids]
-        for token_id in checked:
-            if not 0 <= token_id < self.backbone.vocab_size:
-                raise UsageError(f"token id {token_id} is outside the vocabulary [0, {self.backbone.vocab_size})")
-        return checked

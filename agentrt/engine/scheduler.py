@@ -49,9 +49,9 @@ class Scheduler:
             riding = turn.session.sharing.ride(ride) if ride else []
             jobs.extend(Job(each, turn.session, turn, True, riding=True) for each in riding)
             ride -= sum(len(each) for each in riding)
-        room = max(1, self.max_step_tokens - sum(len(job.run) for job in jobs))
+        room = whole = max(1, self.max_step_tokens - sum(len(job.run) for job in jobs))
         for turn in (t for t in turns if t.reading):
-            room -= self._take(jobs, turn.passes, turn.session, turn, room)
+            room -= self._take(jobs, turn.passes, turn.session, turn, room, alone=room == whole)
         for session in (s for s in active if s.pending and s.urgent):
             room -= self._take(jobs, session.pending, session, None, room)
         if not any(turn.reading for turn in turns) and not any(s.pending and s.urgent for s in active):
@@ -70,11 +70,24 @@ class Scheduler:
             queue.appendleft(first.split(len(job.run))[1])
 
     @staticmethod
-    def _take(jobs: list[Job], queue: Iterable[Pass], session: SessionWork, turn: TurnWork | None, room: int) -> int:
-        """Add passes of one queue in order, the last one cut to fit; returns the rows taken."""
+    def _take(
+        jobs: list[Job],
+        queue: Iterable[Pass],
+        session: SessionWork,
+        turn: TurnWork | None,
+        room: int,
+        *,
+        alone: bool = False,
+    ) -> int:
+        """Add passes of one queue in order, the last one cut to fit; returns the rows taken.
+
+        One that cannot be cut waits until it fits, or until it may go `alone`, the first to be given room.
+        """
         taken = 0
         for each in queue:
             rows = min(len(each), room - taken)
+            if rows < len(each) and not each.splits:
+                rows = len(each) if alone and not taken else 0
             if rows <= 0:
                 break
             head = each if rows == len(each) else each.split(rows)[0]

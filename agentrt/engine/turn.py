@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from agentrt.process import Process
+
 FinishReason = Literal["stop", "length", "constraint"]
 
 
@@ -18,7 +20,7 @@ class TurnUsage:
     reused_tokens: int
     """Earlier tokens whose cache the turn read as it was."""
     recomputed_tokens: int
-    """Rows run for tokens that were (or, by the neutral pass, are) processed a second time."""
+    """Rows run for tokens that were (or, by the neutral pass, are) processed a second time, in some layers at least."""
     generated_tokens: int
     ttft_s: float
     """From the session being quiet (outstanding passes done) to the first token."""
@@ -47,9 +49,11 @@ class Turn:
         self._tokens: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._finished = threading.Event()
         self._cancel = cancel
+        self._process = Process()
         self._outcome: TurnResult | BaseException | None = None
 
     def __iter__(self) -> Iterator[int]:
+        self._process.check()
         try:
             while (token_id := self._tokens.get()) is not None:
                 yield token_id
@@ -71,6 +75,8 @@ class Turn:
     @property
     def result(self) -> TurnResult:
         """Wait for the end. Raises what ended the turn early: TurnCancelledError, CacheFullError, EngineError."""
+        if not self._finished.is_set():
+            self._process.check()
         self._finished.wait()
         if isinstance(self._outcome, TurnResult):
             return self._outcome

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -9,6 +10,8 @@ import torch
 from agentrt.cache.prefix import PreamblePending
 from agentrt.cache.store import CacheStore
 from agentrt.engine.turn import FinishReason, Turn, TurnResult, TurnUsage
+from agentrt.errors import UsageError
+from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling, sample
 from agentrt.schemes import SharingSession
 from agentrt.step import Pass
@@ -64,7 +67,7 @@ class TurnWork:
     _known: int = 0
     _read_rows: int = 0
     rows: int = 0
-    """Rows run for this turn, whatever the path."""
+    """Tokens run for this turn, whatever the path."""
     _quiet: float = 0.0
     _first: float = 0.0
 
@@ -91,7 +94,7 @@ class TurnWork:
             return  # asked again before the next step
         self._known = max(known, sharing.reused_preamble)
         self._context = len(trajectory) - self._known
-        self._read_rows = sum(len(each) for each in self.passes if each.path == self.adapter)
+        self._read_rows = sum(each.num_read for each in self.passes if each.path == self.adapter)
         self.admitted = True
 
     def settle(self, logits: torch.Tensor, store: CacheStore) -> None:
@@ -149,3 +152,12 @@ class TurnWork:
             kv_bytes=kv_bytes,
         )
         self.handle.finish(TurnResult(tuple(self.token_ids), reason, tuple(self.logprobs), usage))
+
+
+def checked_ids(token_ids: Iterable[int], backbone: Backbone) -> list[int]:
+    """The ids as a list. Raises UsageError for one outside the vocabulary."""
+    checked = [int(token_id) for token_id in token_ids]
+    for token_id in checked:
+        if not 0 <= token_id < backbone.vocab_size:
+            raise UsageError(f"token id {token_id} is outside the vocabulary [0, {backbone.vocab_size})")
+    return checked

@@ -37,7 +37,8 @@ class _Sums:
     def solve(self, penalty: float) -> torch.Tensor:
         """[heads, d, d]: the map that minimises the squared error plus `penalty` times its own squares."""
         eye = torch.eye(self.xx.shape[-1], dtype=torch.float64)
-        return torch.linalg.solve(self.xx + penalty * eye, self.xy)
+        solved: torch.Tensor = torch.linalg.solve(self.xx + penalty * eye, self.xy)
+        return solved
 
     def error(self, solved: torch.Tensor) -> float:
         """Squared error over the samples, relative to what is predicted."""

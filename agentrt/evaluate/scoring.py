@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from agentrt.evaluate.question import LETTERS, Question
+from agentrt.questions.question import LETTERS, Question
 
 _PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 _ARTICLES: Final = re.compile(r"\b(?:a|an|the)\b")

@@ -6,6 +6,7 @@ import torch
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
+from agentrt.model.choose import Chooser
 from agentrt.model.context import Reader, StepContext
 from agentrt_kernels.lora_attention import Block, lora_attention
 
@@ -23,22 +24,31 @@ def attend(
     scaling: float,
     step: StepContext,
     sliding_window: int | None = None,
+    chooser: Chooser | None = None,
     **extra: Any,
 ) -> tuple[torch.Tensor, None]:
     """query [1, H, rows, d], key and value [1, Hkv, rows, d] of a packed step; returns [1, rows, H, d].
 
-    Every row is written before any row attends. Causality follows from positions; no mask is needed.
+    Every row is written before any row attends. Causality follows from positions; no mask is needed. With a
+    `chooser` nobody attends: once the rows are written, it chooses among them if that is due.
     """
     assert not any(extra.get(name) is not None for name in _UNSUPPORTED), "refused when the backbone was loaded"
     layer = int(module.layer_idx)  # type: ignore[arg-type]
-    keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)  # [rows, Hkv, d]
-    for start, end, stretch in step.kv_writes:
-        whole = end - start == len(keys)
-        stretch.read("k", layer).copy_(keys if whole else keys[start:end])
-        stretch.read("v", layer).copy_(values if whole else values[start:end])
+    queries, keys, values = (each[0].transpose(0, 1) for each in (query, key, value))  # [rows, heads, d]
+    if step.kernels is not None:
+        step.kernels.write(layer, keys, values)
+    else:
+        for start, end, stretch in (*step.kv_writes, *step.layer_writes.get(layer, ())):
+            whole = end - start == len(keys)
+            stretch.read("k", layer).copy_(keys if whole else keys[start:end])
+            stretch.read("v", layer).copy_(values if whole else values[start:end])
     for each in step.translations:
         each.run(layer, rope=bool(getattr(module, "use_rope", True)))
-    queries = query[0].transpose(0, 1)
+    if chooser is not None:
+        chooser.choose(queries, keys, values, layer, scaling, sliding_window)
+        return torch.zeros_like(queries)[None], None
+    if step.kernels is not None:
+        return step.kernels.attend(layer, queries, scaling, sliding_window)[None], None
     outs = [_read(reader, layer, queries, step, scaling, sliding_window) for reader in step.readers]
     return (outs[0] if len(outs) == 1 else torch.cat(outs))[None], None
 
@@ -48,9 +58,12 @@ def _read(
 ) -> torch.Tensor:
     head_dim = queries.shape[2]
     blocks = []
-    for position, keys, column in reader.pieces:
+    for piece in reader.overlaid.get(layer, reader.pieces):
+        position, keys, column, _ = piece
         k, v = keys.read("k", layer), keys.read("v", layer)
-        if column is None:
+        if reader.masks is not None:
+            blocks.append(Block(position, k, v, mask=reader.masks.of(piece, window, k)))
+        elif column is None:
             blocks.append(Block(position, k, v))
         else:
             lr, wide = column.read("lr", layer), column.read_wide("lr", layer, head_dim)

@@ -1,28 +1,37 @@
 """The backbone: drives the stock transformers layers one by one over a packed step."""
 
+import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from transformers import PreTrainedModel
 
 from agentrt.cache.layout import Layout
 from agentrt.cache.plane import Plane
+from agentrt.errors import AdapterError, BackboneError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME, register
+from agentrt.model.choose import Chooser
 from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
 from agentrt.model.linear import JointLinear, PackedLinear
 from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
+from agentrt.model.packed import PackedRows
 from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
 from agentrt.model.ridge import load_maps, locate
 from agentrt.model.tokenizer import Tokenizer
-from agentrt.step import Step
+from agentrt.step import Pass, Step
+from agentrt_kernels.dispatch import Backend, resolve
+from agentrt_kernels.limits import MAX_RANK
+
+if TYPE_CHECKING:
+    from agentrt.model.kernels import StepKernels
 
 
 class Backbone:
@@ -40,7 +49,9 @@ class Backbone:
         names: tuple[str, ...] = (),
         tokenizer: Tokenizer | None = None,
         compute: ComputeThread | None = None,
+        backend: Backend = "auto",
     ) -> None:
+        """`backend`: see `agentrt_kernels.dispatch`. Raises BackboneError where Triton is asked for and cannot run."""
         self.tokenizer = tokenizer
         self.compute = compute or ComputeThread()
         """Where engines run this backbone's steps."""
@@ -52,20 +63,27 @@ class Backbone:
         self.num_layers = int(config.num_hidden_layers)
         self.num_kv_heads = int(config.num_key_value_heads)
         self.head_dim = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+        self.hidden_size = int(config.hidden_size)
         self.max_positions = int(config.max_position_embeddings)
         self.vocab_size = int(config.vocab_size)
         self.names = names or (str(model.name_or_path),)
         self.dtype = next(model.parameters()).dtype
         self.device = next(model.parameters()).device
         self.shapes: dict[Site, ProjectionShape] = {}
-        self._context = StepContext()
+        try:
+            self.backend = resolve(backend, self.device, head_dim=self.head_dim, dtype=self.dtype)
+        except ValueError as error:
+            raise BackboneError(str(error)) from error
+        self._context = StepContext(_step_kernels(self.device) if self.backend == "triton" else None)
         self._lock = threading.Lock()
         self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
         self._head = self.compute.call(PackedLinear, model.lm_head)
         self.compute.call(self._wrap)
 
     @classmethod
-    def load(cls, name: str, *, dtype: Any = "auto", device: str = "auto", offline: bool = False) -> Self:
+    def load(
+        cls, name: str, *, dtype: Any = "auto", device: str = "auto", offline: bool = False, backend: Backend = "auto"
+    ) -> Self:
         """Load a model by alias, hub id, folder or GGUF file, on its compute thread. Raises BackboneError."""
         compute = ComputeThread()
         loaded = compute.call(load_model, name, dtype=dtype, device=device, offline=offline)
@@ -75,6 +93,7 @@ class Backbone:
             names=loaded.names,
             tokenizer=loaded.tokenizer,
             compute=compute,
+            backend=backend,
         )
 
     def layout(self, adapters: AdapterSet, lr_dtype: torch.dtype | None = None) -> Layout:
@@ -88,6 +107,7 @@ class Backbone:
             ranks=adapters.ranks,
             key_adapted=adapters.key_adapted,
             shared_value_a=adapters.shared_value_a,
+            hidden_size=self.hidden_size,
             invocations=adapters.invocations,
         )
 
@@ -98,9 +118,17 @@ class Backbone:
         Raises AdapterError naming the adapter, the feature and the fix.
         """
         dtype = torch.float32 if self.device.type == "cpu" else self.dtype
-        return self.compute.call(
+        adapters: AdapterSet = self.compute.call(
             AdapterSet.load, folders, self.shapes, base_names=self.names, dtype=dtype, device=self.device
         )
+        for name, sites in adapters.weights.items():
+            rank = max((weights.rank for weights in sites.values()), default=0)
+            if self.backend == "triton" and rank > MAX_RANK:
+                raise AdapterError(
+                    f"adapter {name!r} has rank {rank}, the Triton kernels take {MAX_RANK} at most; "
+                    "use backend reference"
+                )
+        return adapters
 
     def load_maps(self, file: str | Path, adapters: AdapterSet, top: int | None = None) -> AdapterSet:
         """The adapters with the ridge maps of `file`, applied at the `top` layers (None: at all).
@@ -130,22 +158,55 @@ class Backbone:
     def run(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
         """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None)."""
         with self._lock:
-            self._context.fill(step, planes, adapters)
+            if any(each.plan is not None for each in step.passes):
+                return self._run_planned(step, planes, adapters)
+            self._context.fill(step.passes, planes, adapters)
             self._context.translations = locate(step, planes, adapters.maps, self.rotary)
-            ids = [token for each in step.passes for token in each.token_ids]
-            positions = [pos for each in step.passes for pos in range(each.start, each.end)]
-            hidden = self._layers(ids, positions, step=self._context)
-            return self._logits(step, hidden)
+            hidden = self._layers(self._embed(step.passes), _positions(step.passes), step=self._context)
+            return self._logits(step.passes, hidden)
 
-    def _layers(self, token_ids: Sequence[int], at: Sequence[int], **to_attention: Any) -> torch.Tensor:
-        """Hidden states [rows, D] before the last norm, of tokens `at` their positions.
+    def _run_planned(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
+        """A step whose rows change between layers; between two changes it is as any other."""
+        filled: list[Pass] = []
+
+        def project(each: Pass, layer: int, hidden: torch.Tensor) -> None:
+            nonlocal filled
+            filled = []
+            self._context.fill([each], planes, adapters)
+            self._project(layer, hidden, _positions([each]), step=self._context, chooser=Chooser(each, planes))
+
+        rows = PackedRows(step, planes, lambda each: self._embed([each]), project)
+        for first, stop in itertools.pairwise(rows.edges(self.num_layers)):
+            rows.turn_over(first)
+            now = list(rows.passes.values())
+            if now and now != filled:
+                self._context.fill(now, planes, adapters)
+                filled = now
+            if now:
+                rows.hidden = self._layers(rows.hidden, _positions(now), first, stop, step=self._context)
+        rows.turn_over(self.num_layers)
+        if not rows.passes:
+            return [None] * len(step.passes)
+        logits = dict(zip(rows.passes, self._logits(list(rows.passes.values()), rows.hidden), strict=True))
+        return [logits.get(index) for index in range(len(step.passes))]
+
+    def _embed(self, passes: Sequence[Pass]) -> torch.Tensor:
+        """Hidden states [rows, D] before the first layer."""
+        ids = [token for each in passes for token in each.token_ids]
+        embedded: torch.Tensor = self._stack.embed_tokens(self._upload(ids))
+        return embedded
+
+    def _layers(
+        self, hidden: torch.Tensor, at: Sequence[int], first: int = 0, stop: int | None = None, **to_attention: Any
+    ) -> torch.Tensor:
+        """Hidden states [rows, D] of tokens `at` their positions, through layers `[first, stop)`.
 
         `to_attention` reaches the attention function only.
         """
-        positions = torch.tensor([at], device=self.device)
-        hidden = self._stack.embed_tokens(torch.tensor([token_ids], device=self.device))
+        positions = self._upload(at)[None]
+        hidden = hidden[None]
         rotary = self._stack.rotary_emb(hidden, position_ids=positions)
-        for layer in self._stack.layers:
+        for layer in self._stack.layers[first:stop]:
             hidden = layer(
                 hidden,
                 attention_mask=None,
@@ -153,13 +214,31 @@ class Backbone:
                 position_embeddings=rotary,
                 **to_attention,
             )
-        return hidden[0]  # type: ignore[no-any-return]
+        return hidden[0]
 
-    def _logits(self, step: Step, hidden: torch.Tensor) -> list[torch.Tensor | None]:
+    def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
+        """int64 numbers on the device; the host does not wait for a GPU to take them."""
+        host = torch.tensor(numbers, dtype=torch.int64, pin_memory=self.device.type == "cuda")
+        return host.to(self.device, non_blocking=True)
+
+    def _project(self, layer: int, hidden: torch.Tensor, at: Sequence[int], **to_attention: Any) -> None:
+        """Only the projections of one layer, for what the attention function does with them."""
+        positions = self._upload(at)[None]
+        module = self._stack.layers[layer]
+        rotary = self._stack.rotary_emb(hidden[None], position_ids=positions)
+        module.self_attn(
+            hidden_states=module.input_layernorm(hidden[None]),
+            attention_mask=None,
+            position_ids=positions,
+            position_embeddings=rotary,
+            **to_attention,
+        )
+
+    def _logits(self, passes: Sequence[Pass], hidden: torch.Tensor) -> list[torch.Tensor | None]:
         rows: list[int] = []
         counts = []
         start = 0
-        for each in step.passes:
+        for each in passes:
             end = start + len(each)
             wanted = {"none": range(0), "last": range(end - 1, end), "all": range(start, end)}[each.logits]
             rows.extend(wanted)
@@ -167,7 +246,7 @@ class Backbone:
             start = end
         if not rows:
             return [None] * len(counts)
-        logits = self._head(self._stack.norm(hidden[rows]))
+        logits = self._head(self._stack.norm(hidden[self._upload(rows)]))
         return [part if len(part) else None for part in logits.split(counts)]
 
     def _wrap(self) -> None:
@@ -185,3 +264,13 @@ class Backbone:
                     self.shapes[site] = ProjectionShape(base.in_features, base.out_features)
                     product = products.get(name) or PackedLinear(base)
                     setattr(parent, name, AdaptedLinear(product, site, self._context))
+
+
+def _step_kernels(device: torch.device) -> "StepKernels":
+    from agentrt.model.kernels import StepKernels  # imports triton
+
+    return StepKernels(device)
+
+
+def _positions(passes: Iterable[Pass]) -> list[int]:
+    return [position for each in passes for position in each.positions]

@@ -8,6 +8,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
+from agentrt.process import Process
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -21,6 +23,7 @@ class ComputeThread:
     """
 
     def __init__(self) -> None:
+        self.process = Process()
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=_serve, args=(self._calls,), name="agentrt-compute", daemon=True)
         self._thread.start()

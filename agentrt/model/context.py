@@ -1,17 +1,22 @@
 """What the projections and the attention of one step need to know; filled once per step, read in every layer."""
 
-import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from agentrt.cache.places import Places
 from agentrt.cache.plane import Plane, Stretch
-from agentrt.cache.slots import Run, Runs, length
-from agentrt.cache.view import Column, View
+from agentrt.cache.slots import Runs, length
+from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
+from agentrt.model.masks import Masks
+from agentrt.model.pieces import Piece, overlaid_pieces, pieces_of
 from agentrt.model.ridge import Translation
-from agentrt.step import Pass, Step
+from agentrt.step import Pass
+
+if TYPE_CHECKING:
+    from agentrt.model.kernels import StepKernels  # imports triton
 
 
 class Rows(NamedTuple):
@@ -47,16 +52,11 @@ class ColumnWrite(NamedTuple):
         return ColumnWrite(self.start, end, {name: (*self.targets[name], *moved[name]) for name in moved})
 
 
-class Piece(NamedTuple):
-    """Consecutive positions from `position`, contiguous in every plane they are read from."""
-
-    position: int
-    keys: Stretch
-    column: Stretch | None
-
-
 class Reader(NamedTuple):
-    """One pass as attention sees it: its rows, the position of the first, and what it reads."""
+    """One pass as attention sees it: its rows, the position of the first, and what it reads.
+
+    `overlaid` is read instead of `pieces` in the layers it names; `masks` are needed where keys or rows skip positions.
+    """
 
     start: int
     end: int
@@ -64,6 +64,8 @@ class Reader(NamedTuple):
     path: str
     pieces: tuple[Piece, ...]
     factored: bool
+    overlaid: Mapping[int, tuple[Piece, ...]]
+    masks: Masks | None
 
 
 class _Span(NamedTuple):
@@ -74,19 +76,28 @@ class _Span(NamedTuple):
     position: int
     path: str
     view: View
+    kept: Places | None
 
     def continued_by(self, other: Pass) -> bool:
         return (
-            other.path == self.path
+            self.kept is None
+            and other.kept is None
+            and other.path == self.path
             and other.start == self.position + self.end - self.start
             and other.view.truncate(len(self.view)) == self.view
         )
 
     def reader(self, planes: Mapping[str, Plane]) -> Reader:
         rows = self.end - self.start
-        pieces = tuple(_pieces(self.view, planes, self.position if rows > 1 else 0))
+        first = self.position if rows > 1 else 0
+        pieces = tuple(pieces_of(self.view, planes, first))
         factored = any(piece.column is not None for piece in pieces)
-        return Reader(self.start, self.end, self.position, self.path, pieces, factored)
+        if self.kept is None and not self.view.overlays:
+            return Reader(self.start, self.end, self.position, self.path, pieces, factored, {}, None)
+        device = planes[self.view.plane].device
+        places = torch.arange(self.position, self.position + rows) if self.kept is None else self.kept.positions
+        overlaid, masks = overlaid_pieces(self.view, planes, first), Masks(places.to(device, torch.int32))
+        return Reader(self.start, self.end, int(places[0]), self.path, pieces, factored, overlaid, masks)
 
 
 class StepContext:
@@ -96,19 +107,26 @@ class StepContext:
     all_rows: list[Rows]
     value_rows: list[Rows]
     kv_writes: list[Target]
+    layer_writes: dict[int, list[Target]]
+    """K/V rows for planes that cover some layers only."""
     column_writes: list[ColumnWrite]
     readers: list[Reader]
     translations: list[Translation]
 
-    def fill(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
+    def __init__(self, kernels: "StepKernels | None" = None) -> None:
+        self._kernels = kernels
+        self.kernels = kernels
+        """Run this step through Triton; None: plain torch."""
+
+    def fill(self, passes: Sequence[Pass], planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
         """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
         self.adapters = adapters
         self.all_rows, self.value_rows = [], []
-        self.kv_writes, self.column_writes = [], []
+        self.kv_writes, self.layer_writes, self.column_writes = [], {}, []
         self.translations = []
         spans: list[_Span] = []
         start = 0
-        for each in step.passes:
+        for each in passes:
             end = start + len(each)
             if each.path:
                 _add_rows(self.all_rows, Rows(start, end, each.path))
@@ -118,9 +136,13 @@ class StepContext:
             if spans and spans[-1].continued_by(each):
                 spans[-1] = spans[-1]._replace(end=end, view=each.view)
             else:
-                spans.append(_Span(start, end, each.start, each.path, each.view))
+                spans.append(_Span(start, end, each.start, each.path, each.view, each.kept))
             start = end
         self.readers = [span.reader(planes) for span in spans]
+        plain = not self.layer_writes and all(reader.masks is None for reader in self.readers)
+        self.kernels = self._kernels if plain else None  # they know no overlays, and no rows that skip positions
+        if self.kernels is not None:
+            self.kernels.begin(self, planes, [position for each in passes for position in each.positions])
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
         """Rows whose path's low-rank term the projection adds."""
@@ -131,7 +153,10 @@ class StepContext:
         for write in each.writes:
             plane = planes[write.plane]
             low = start + write.first_row
-            if plane.spec.column is None:
+            if plane.spec.only is not None:
+                for layer in plane.spec.only:
+                    self.layer_writes.setdefault(layer, []).extend(_targets(low, plane, write.runs))
+            elif plane.spec.column is None:
                 self.kv_writes.extend(_targets(low, plane, write.runs))
             else:
                 key = (low, low + length(write.runs))
@@ -174,36 +199,3 @@ def _targets(row: int, plane: Plane, runs: Runs) -> list[Target]:
         targets.append(Target(row, row + run.size, plane.locate(run)))
         row += run.size
     return targets
-
-
-def _pieces(view: View, planes: Mapping[str, Plane], first: int) -> list[Piece]:
-    """Cut the view where its K/V runs or its column's runs end, so that each piece is a slice everywhere.
-
-    Also at the pass's `first` position: what lies before is visible to all its rows and needs no mask.
-    """
-    keys = _placed(0, view.runs)
-    column = _column(view.column)
-    edges = sorted({first, *(edge for start, end, _ in (*keys, *column) for edge in (start, end))})
-    pieces = []
-    for low, high in itertools.pairwise(edges):
-        stretches = []
-        for plane, placed in ((view.plane, keys), (view.column.plane if view.column else "", column)):
-            hit = next(((start, slot) for start, end, slot in placed if start <= low < end), None)
-            run = None if hit is None else Run(hit[1] + low - hit[0], high - low)
-            stretches.append(None if run is None else planes[plane].locate(run))
-        assert stretches[0] is not None
-        pieces.append(Piece(low, stretches[0], stretches[1]))
-    return pieces
-
-
-def _column(column: Column | None) -> list[tuple[int, int, int]]:
-    return [] if column is None else _placed(column.start, column.runs)
-
-
-def _placed(position: int, runs: Runs) -> list[tuple[int, int, int]]:
-    """(first position, end position, first slot) of each run."""
-    placed = []
-    for run in runs:
-        placed.append((position, position + run.size, run.slot))
-        position += run.size
-    return placed

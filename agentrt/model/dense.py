@@ -7,7 +7,7 @@ in a layer depends on the layers below only. Shares the projections and the head
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import nn
@@ -21,9 +21,17 @@ from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME as ENGINE_ATTENTION
 from agentrt.model.backbone import Backbone
 from agentrt.model.lowrank import Site
-from agentrt.step import Pass, Step
+from agentrt.model.patches import LayerRows, Patch, choose, patched
+from agentrt.step import Pass
 
 NAME: Final = "agentrt-dense"
+
+
+class Entry(NamedTuple):
+    """Rows that do not start at the embeddings: before `layer` their states become those of the rows `senders`."""
+
+    layer: int
+    senders: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,8 @@ class Rows:
 
     `sources[position]` is the row, counted over all `Rows` in order, whose K and V0 stand at that position; it must
     reach to the last position of these rows. The reader's own term comes from the value inputs of the rows
-    `low_rank[position]`; None: each value has the term of the path that wrote it, as in a full cache.
+    `low_rank[position]`; None: each value has the term of the path that wrote it, as in a full cache. `patches` change
+    sources in some layers. After the last layer where anyone reads these rows, what becomes of them does not matter.
     """
 
     path: str
@@ -40,6 +49,8 @@ class Rows:
     token_ids: tuple[int, ...]
     sources: tuple[int, ...]
     low_rank: tuple[int, ...] | None = None
+    patches: tuple[Patch, ...] = ()
+    enters: Entry | None = None
 
     @property
     def end(self) -> int:
@@ -52,6 +63,7 @@ class _Episode:
     rows: Sequence[Rows]
     inputs: dict[int, torch.Tensor] = field(default_factory=dict)
     """The value projection's input by layer, [rows, D]."""
+    chosen: dict[Patch, torch.Tensor] = field(default_factory=dict)
 
 
 @torch.inference_mode()
@@ -59,11 +71,10 @@ def dense_logits(backbone: Backbone, adapters: AdapterSet, rows: Sequence[Rows],
     """fp32 logits [len(wanted), vocab] of the rows `wanted`, counted over all `rows` in order."""
     episode = _Episode(adapters, rows)
     passes = tuple(Pass(each.path, each.token_ids, each.start, View(KV, ()), (), "base") for each in rows)
-    ids = [token for each in rows for token in each.token_ids]
     places = [position for each in rows for position in range(each.start, each.end)]
     with backbone._lock, _dense_attention(backbone, episode):
-        backbone._context.fill(Step(passes), {}, adapters)
-        hidden = backbone._layers(ids, places, episode=episode)
+        backbone._context.fill(passes, {}, adapters)
+        hidden = backbone._layers(backbone._embed(passes), places, episode=episode)
         logits: torch.Tensor = backbone._head(backbone._stack.norm(hidden[list(wanted)]))
     return logits.float()
 
@@ -89,9 +100,16 @@ def attend(
     for start, each in zip(starts, episode.rows, strict=True):
         end = start + len(each.token_ids)
         written[:, start:end] += _term(episode, each.path, layer, inputs[start:end], base.shape[0])
+    q, k, v = (rows.transpose(0, 1) for rows in (queries, keys, written))
+    at = LayerRows(layer, q, k, v, scaling, sliding_window)
     outs = []
     for start, each in zip(starts, episode.rows, strict=True):
         source = torch.tensor(each.sources[: each.end], device=query.device)
+        for patch in each.patches:
+            if patch.choice is not None and patch.choice.layer == layer and patch not in episode.chosen:
+                before = tuple(other for other in each.patches if other.rows != patch.rows)
+                episode.chosen[patch] = choose(patch, source, before, at, episode.chosen)
+        source = patched(source, each.patches, layer, episode.chosen)
         if each.low_rank is None:
             values = written[:, source]
         else:
@@ -125,6 +143,15 @@ def _softmax(
     return F.scaled_dot_product_attention(queries, keys, values, attn_mask=seen, scale=scaling)
 
 
+def _entered(hidden: torch.Tensor, rows: Sequence[Rows], layer: int) -> torch.Tensor:
+    """hidden [1, rows, D] before a layer, with the states of those that enter there."""
+    entered = hidden.clone()
+    for start, each in zip(_starts(rows), rows, strict=True):
+        if each.enters is not None and each.enters.layer == layer:
+            entered[0, start : start + len(each.token_ids)] = hidden[0, list(each.enters.senders)]
+    return entered
+
+
 def _starts(rows: Sequence[Rows]) -> list[int]:
     starts, total = [], 0
     for each in rows:
@@ -144,7 +171,12 @@ def _dense_attention(backbone: Backbone, episode: _Episode) -> Iterator[None]:
         def keep(_: nn.Module, arguments: tuple[torch.Tensor, ...], at: int = index) -> None:
             episode.inputs[at] = arguments[0][0]
 
+        def enter(_: nn.Module, arguments: tuple[torch.Tensor, ...], at: int = index) -> tuple[torch.Tensor, ...]:
+            return (_entered(arguments[0], episode.rows, at), *arguments[1:])
+
         hooks.append(layer.self_attn.v_proj.register_forward_pre_hook(keep))
+        if any(each.enters is not None and each.enters.layer == index for each in episode.rows):
+            hooks.append(layer.register_forward_pre_hook(enter))
     backbone.model.set_attn_implementation(NAME)
     try:
         yield

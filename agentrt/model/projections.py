@@ -25,6 +25,11 @@ class AdaptedLinear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out = self._base(x)
         context = self._context
+        if context.kernels is not None:
+            context.kernels.add_terms(self.site, x[0], out[0])
+            if self.site.projection == "v_proj" and context.column_writes:
+                context.kernels.deposit(self.site.layer, x[0])
+            return out
         for start, end, path in context.rows_of(self.site.projection):
             weights = context.adapters.weights[path].get(self.site)
             if weights is not None:

@@ -5,7 +5,7 @@ Knows the `tokenizers` file format; nothing of roles, labels or models.
 
 import codecs
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +54,9 @@ class Tokenizer:
         self._backend.encode_special_tokens = True
         self._bytes = _byte_table(spec, self._backend.get_vocab(with_added_tokens=True))
         self.eos_ids: tuple[int, ...] = tuple(sorted(set(eos_ids)))
+        self.marks: tuple[str, ...] = tuple(_marks(spec))
+        """Texts of tokens of their own: special ones, and others that look like markup, such as "<tool_call>". `encode`
+        reads the first as plain text, but must take the others for what they are; so text from outside holds none."""
         self.special_ids: frozenset[int] = frozenset(
             entry["id"] for entry in spec.get("added_tokens", ()) if entry.get("special")
         )
@@ -99,6 +102,13 @@ class Tokenizer:
     def stream(self) -> TextStream:
         """A new incremental decoder."""
         return TextStream(self)
+
+
+def _marks(spec: dict[str, Any]) -> Iterator[str]:
+    """Words that a vocabulary was merely extended by are ordinary text and no marks."""
+    for entry in spec.get("added_tokens", ()):
+        if entry.get("special") or set("<>[]{}|") & set(entry["content"]):
+            yield entry["content"]
 
 
 def _without_leading_space(spec: dict[str, Any]) -> bool:

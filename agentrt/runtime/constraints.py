@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from agentrt.config.flow import Emits
-from agentrt.runtime.dialect import FieldText, Renderer, one_line
+from agentrt.runtime.dialect import FieldText, Renderer
 from agentrt.runtime.trie import TokenTrie
+from agentrt_tools import one_line
 
 MAX_SPAN_WORDS: Final = 12
 """Long enough for every short answer of HotpotQA but quotations."""

@@ -13,6 +13,8 @@ a trajectory only ever grows at its end. Knows nothing of teams, engines or grap
     Action:| Finish[| answer]\n
     Thought:| ...\n
     Action: Reflect[| right]\n
+
+A call is a whole action line, written in one go by adapters that were trained so: "Action:| Search[query]\n".
 """
 
 from collections.abc import Sequence
@@ -21,9 +23,13 @@ from typing import Final, NamedTuple
 from agentrt.config.flow import Emits
 from agentrt.config.sections import DialectConfig
 from agentrt.runtime.ports import Tokenizer
+from agentrt_tools import neutralise, one_line
 
 VERDICT_NAME: Final = "Reflect"
 """The action name under which a verdict is written (AutoAct, Qiao et al., 2024)."""
+
+_WHOLE_LINES: Final = ("thought", "call")
+"""Fields that end their line themselves."""
 
 
 class FieldText(NamedTuple):
@@ -74,7 +80,7 @@ class Renderer:
         match emits:
             case "thought":
                 return d.thought
-            case "action":
+            case "action" | "call":
                 return d.action
             case "argument":
                 return d.open
@@ -85,14 +91,24 @@ class Renderer:
         """An action already chosen, said again on a new line, for an argument that cannot follow it directly."""
         return self._encode(f"{self.dialect.action}{self.dialect.lead}{action}")
 
-    def observation(self, text: str, tail: str = "") -> list[int]:
-        """A tool's answer, behind an argument: ends the argument's line first."""
+    def safe(self, text: str) -> str:
+        """Text from outside as one line that forges nothing: no label, end marker or token of its own is left in it.
+
+        Ordinary text stays as it is, and so do its tokens.
+        """
         d = self.dialect
-        return self._encode(f"{d.end}{d.observation}{d.lead}{one_line(text)}{d.end}", tail)
+        marks = [*self.tokenizer.marks, *([d.end] if d.end.strip() else [])]
+        return neutralise(text, (d.question, d.thought, d.action, d.observation), marks)
+
+    def observation(self, text: str, tail: str = "", *, behind: Emits = "argument") -> list[int]:
+        """A tool's answer behind an argument, whose line it ends first, or behind a call, which ended its own."""
+        d = self.dialect
+        end = "" if behind in _WHOLE_LINES else d.end
+        return self._encode(f"{end}{d.observation}{d.lead}{one_line(text)}{d.end}", tail)
 
     def after(self, emits: Emits, tail: str = "") -> list[int]:
-        """What ends a field's line where neither its argument nor an observation follows; nothing for a thought."""
-        return self._encode("" if emits == "thought" else self.dialect.end, tail)
+        """What ends a field's line where neither its argument nor an observation follows; nothing for whole lines."""
+        return self._encode("" if emits in _WHOLE_LINES else self.dialect.end, tail)
 
     def closing(self, emits: Emits) -> list[int]:
         """The terminator of a field that its token limit cut off, supplied as context."""
@@ -105,7 +121,7 @@ class Renderer:
     def terminator(self, emits: Emits) -> str:
         """The marker that belongs to a field and is generated with it; an action has none."""
         match emits:
-            case "thought":
+            case "thought" | "call":
                 return self.dialect.end
             case "action":
                 return ""
@@ -116,7 +132,7 @@ class Renderer:
         """Strings that end a freely generated field."""
         d = self.dialect
         match emits:
-            case "thought":
+            case "thought" | "call":
                 return (d.end,)
             case "action":
                 return (d.open, d.end)
@@ -149,8 +165,3 @@ class Renderer:
     def _encode(self, text: str, tail: str = "") -> list[int]:
         text = "" if tail.startswith(text) else text.removeprefix(tail)
         return self.tokenizer.encode(text) if text else []
-
-
-def one_line(text: str) -> str:
-    """`text` with every run of blanks and line ends made one blank."""
-    return " ".join(text.split())

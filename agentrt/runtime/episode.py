@@ -1,28 +1,35 @@
 """The runtime: a team, its engine and its tools; questions in, episodes out."""
 
+import asyncio
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, Unpack
 
 from agentrt.config.budget import KVBudget
+from agentrt.config.problems import suggest
 from agentrt.config.scheme import SchemeConfig, parse_scheme
 from agentrt.config.team import Team
 from agentrt.errors import EngineClosedError, UsageError
-from agentrt.runtime.dialect import Renderer, one_line
+from agentrt.runtime.dialect import Renderer
 from agentrt.runtime.events import Event, RunStarted
 from agentrt.runtime.graph import Graph, compile_graph
-from agentrt.runtime.job import Job, Scorer
+from agentrt.runtime.health import EngineState, RuntimeHealth
+from agentrt.runtime.job import Job
+from agentrt.runtime.options import RunOptions
 from agentrt.runtime.ports import Engine
 from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.runlog import RunLog
+from agentrt.runtime.running import Runs
 from agentrt.runtime.state import RunContext
+from agentrt.runtime.subgraph import EpisodeGraph, episode_graph
 from agentrt.runtime.toolbox import Toolbox
-from agentrt_tools import Tool
+from agentrt_tools import Tool, one_line
 
 
 class Runtime:
@@ -33,14 +40,16 @@ class Runtime:
     engine: used instead of loading one, and left open; the scheme is then the engine's own.
     tools: replace the team's tools of the same names.
     corpus: the file the offline tools read.
+    record: a folder to which every tool call is written; cassette: one from which calls are played, without the tools.
     seed: with the same seed a question gets the same tokens, whatever else runs.
     out: each run writes a folder of its own there, named by its id; None writes nothing.
-    dtype: replaces the team's. device, offline: see `Engine.load`.
+    dtype: replaces the team's. device, offline, backend: see `Engine.load`.
     kv_budget: the most that the caches may hold, in GiB (1.5) or tokens ("20000t"); a turn beyond it raises
         CacheFullError. None: no limit.
+    adapters: more adapter folders to load, by name, for runs that give a role another one (`RunOptions`).
 
-    Raises ConfigError, UsageError or DataError before anything is loaded. The engine is loaded by the first run,
-    or by `engine`, which may raise BackboneError, AdapterError or SchemeError.
+    Raises ConfigError, UsageError, DataError or ToolHealthError (a key is missing) before anything is loaded. The
+    engine is loaded by the first run, or by `engine`, which may raise BackboneError, AdapterError or SchemeError.
     """
 
     def __init__(
@@ -51,27 +60,36 @@ class Runtime:
         engine: Engine | None = None,
         tools: Mapping[str, Tool] | None = None,
         corpus: Path | str | None = None,
+        record: Path | str | None = None,
+        cassette: Path | str | None = None,
         seed: int = 0,
         out: Path | str | None = None,
         dtype: str | None = None,
         device: str = "auto",
         offline: bool = False,
+        backend: Literal["auto", "triton", "reference"] = "auto",
         kv_budget: float | str | None = None,
+        adapters: Mapping[str, Path | str] | None = None,
     ) -> None:
         self.team = team if isinstance(team, Team) else Team.load(team)
         if engine is not None and scheme is not None:
             raise UsageError("give either an engine or a scheme: a given engine has its own scheme")
         self.scheme = parse_scheme(scheme) if isinstance(scheme, str) else scheme or self.team.scheme
         self.seed = seed
-        self.graph: Graph = compile_graph(self.team)
-        """The compiled LangGraph; to run it by hand, see `agentrt.runtime.state.RunContext`."""
-        self._tools = Toolbox.open(self.team, Path(corpus) if corpus is not None else None, tools)
-        self._out = Path(out) if out is not None else None
+        self._flow: Graph = compile_graph(self.team)
+        self.graph: EpisodeGraph = episode_graph(
+            lambda question, seed: self._job(question, RunOptions(seed=seed), stream_tokens=True), self.team.name
+        )
+        """A compiled LangGraph that answers `{"question": ...}`, alone or as a node of another graph."""
+        self._tools = Toolbox.open(self.team, _path(corpus), tools, record=_path(record), cassette=_path(cassette))
+        self._out = _path(out)
         self._dtype, self._device, self._offline = dtype or self.team.base.dtype, device, offline
+        self._backend = backend
         self._budget = KVBudget(None, None) if kv_budget is None else KVBudget.parse(kv_budget)
         self._engine, self._owns_engine = engine, engine is None
+        self._adapters = {name: Path(folder) for name, folder in (adapters or {}).items()}
         self._lock = threading.Lock()
-        self._closed = False
+        self._runs = Runs()
 
     def __enter__(self) -> Self:
         return self
@@ -85,66 +103,83 @@ class Runtime:
     def engine(self) -> Engine:
         """The engine, loaded if it is not yet."""
         with self._lock:
-            if self._closed:
-                raise EngineClosedError("the runtime was closed; make a new one")
+            if self._runs.refusal:
+                raise EngineClosedError(self._runs.refusal)
             if self._engine is None:
                 self._engine = self._load()
             return self._engine
 
-    def run(
-        self, question: str, *, seed: int | None = None, run_id: str | None = None, score: Scorer | None = None
-    ) -> EpisodeResult:
-        """Answer a question. A limit is a status of the result; raises what broke the run.
-
-        score: fills the result's score where the gold answer is known.
-        """
-        job = self._job(question, seed, run_id, score, stream_tokens=False)
+    def run(self, question: str, **options: Unpack[RunOptions]) -> EpisodeResult:
+        """Answer a question. A limit is a status of the result; raises what broke the run."""
+        job = self._job(question, options)
         for _ in job.events():
             pass
-        assert job.result is not None
         return job.result
 
-    def stream(
-        self,
-        question: str,
-        *,
-        seed: int | None = None,
-        run_id: str | None = None,
-        score: Scorer | None = None,
-        tokens: bool = True,
-    ) -> Iterator[Event]:
+    def stream(self, question: str, *, tokens: bool = True, **options: Unpack[RunOptions]) -> Iterator[Event]:
         """The same, event by event, the last a RunFinished; `tokens` includes every sampled token.
 
         Closing the iterator cancels the turn in flight, and the run ends as "cancelled".
         """
-        return self._job(question, seed, run_id, score, stream_tokens=tokens).events()
+        return self._job(question, options, stream_tokens=tokens).events()
+
+    async def arun(self, question: str, **options: Unpack[RunOptions]) -> EpisodeResult:
+        """`run` for asyncio; cancelling the task cancels the run and waits for its end."""
+        job = await asyncio.to_thread(self._job, question, options)  # the first run loads a model
+        async with aclosing(job.aevents()) as events:
+            async for _ in events:
+                pass
+        return job.result
+
+    async def astream(
+        self, question: str, *, tokens: bool = True, **options: Unpack[RunOptions]
+    ) -> AsyncGenerator[Event, None]:
+        """`stream` for asyncio. Closing the iterator, or cancelling the task that reads it, cancels the run."""
+        job = await asyncio.to_thread(self._job, question, options, stream_tokens=tokens)
+        async with aclosing(job.aevents()) as events:
+            async for event in events:
+                yield event
+
+    def health(self) -> RuntimeHealth:
+        """Whether new runs are taken, and how busy runtime and engine are; raises nothing and loads nothing."""
+        engine = self._engine
+        state = None if engine is None else EngineState.model_validate(engine.health())
+        status = self._runs.state if state is None or self._runs.refusal else state.status
+        return RuntimeHealth(status=status, runs=len(self._runs), engine=state)
+
+    def drain(self, timeout_s: float | None = None) -> bool:
+        """Take no new runs, and wait for those that run; whether all ended in time. The engine stays loaded."""
+        self._runs.refuse("draining", "the runtime is draining: it finishes its runs and takes no new ones")
+        return self._runs.wait(timeout_s)
 
     def close(self) -> None:
-        """Free the engine, if it was loaded here. Idempotent."""
+        """Cancel what runs, wait for it, and free the engine if it was loaded here. Idempotent."""
+        self._runs.refuse("closed", "the runtime was closed; make a new one")
+        self._runs.cancel()
+        self._runs.wait()
         with self._lock:
-            self._closed = True
             engine, self._engine = self._engine, None
         if engine is not None and self._owns_engine:
             engine.close()
 
-    def _job(
-        self, question: str, seed: int | None, run_id: str | None, score: Scorer | None, *, stream_tokens: bool
-    ) -> Job:
+    def _job(self, question: str, options: RunOptions, *, stream_tokens: bool = False) -> Job:
         question = one_line(question)
         if not question:
             raise UsageError("the question is empty")
         engine = self.engine
-        scheme = str(self.scheme) if self._owns_engine else engine.scheme_name
+        seed, adapters = options.get("seed"), dict(options.get("adapters") or {})
+        self._check_adapters(engine, adapters)
         started = RunStarted(
-            run_id=run_id or new_run_id(),
+            run_id=options.get("run_id") or new_run_id(),
             question=question,
             team=self.team.name,
-            scheme=scheme,
+            scheme=str(self.scheme) if self._owns_engine else engine.scheme_name,
             seed=self.seed if seed is None else seed,
+            adapters=adapters,
         )
 
         def open_log(out: Path) -> RunLog:
-            header = started.model_dump(include={"run_id", "team", "scheme", "seed"})
+            header = started.model_dump(include={"run_id", "team", "scheme", "seed", "adapters"})
             return RunLog(out / started.run_id, {**header, "base": self.team.base.model})
 
         def open_context(emit: Callable[[Event], None]) -> RunContext:
@@ -160,10 +195,28 @@ class Runtime:
                 max_context=min(wanted, engine.max_context),
                 deadline=time.monotonic() + limits.time_s,
                 stream_tokens=stream_tokens,
+                adapters=adapters,
             )
 
-        log = partial(open_log, self._out) if self._out is not None else None
-        return Job(self.graph, open_context, started, open_log=log, score=score)
+        return Job(
+            self._flow,
+            open_context,
+            started,
+            self._runs,
+            open_log=partial(open_log, self._out) if self._out is not None else None,
+            score=options.get("score"),
+            cancel=options.get("cancel"),
+        )
+
+    def _check_adapters(self, engine: Engine, adapters: Mapping[str, str]) -> None:
+        for role in adapters:
+            if role not in self.team.roles:
+                raise UsageError(f"adapters: the team has no role {role!r}{suggest(role, self.team.roles, 'roles')}")
+        for role in self.team.roles:
+            adapter, known = adapters.get(role, self.team.adapter_name(role)), engine.adapter_names
+            if adapter and known and adapter not in known:  # a scripted engine may name none, and takes any
+                tail = suggest(adapter, known, "adapters")
+                raise UsageError(f"the engine has no adapter {adapter!r} for role {role!r}{tail}")
 
     def _load(self) -> Engine:
         from agentrt.engine import Engine as RealEngine  # a scripted engine needs no model code
@@ -171,14 +224,19 @@ class Runtime:
 
         return RealEngine.load(
             self.team.base.model,
-            self.team.adapters(),
+            {**self.team.adapters(), **self._adapters},
             self.scheme.name,
             scheme_options=self.scheme.options,
             dtype=self._dtype,
             device=self._device,
             offline=self._offline,
+            backend=self._backend,
             config=EngineConfig(kv_budget_bytes=self._budget.num_bytes, kv_budget_tokens=self._budget.num_tokens),
         )
+
+
+def _path(path: Path | str | None) -> Path | None:
+    return Path(path) if path is not None else None
 
 
 def new_run_id() -> str:

@@ -21,6 +21,7 @@ Status = Literal[
     "limit:context",
     "limit:time",
     "limit:tool_errors",
+    "malformed",
     "cancelled",
     "failed",
 ]
@@ -72,6 +73,8 @@ class RunStarted(_Event):
     team: str
     scheme: str
     seed: int
+    adapters: dict[str, str] = Field(default_factory=dict)
+    """Role -> adapter, of the roles that this run gave another one."""
     schema_version: int = SCHEMA_VERSION
 
 
@@ -105,6 +108,8 @@ class TurnFinished(_Event):
     constrained: bool
     mean_logprob: float | None
     """Of the field's tokens, under the model's own distribution; None for an empty field."""
+    repairs: tuple[str, ...] = ()
+    """What a lenient parser put right in a whole action line."""
     usage: TurnFacts
 
 
@@ -132,6 +137,8 @@ class ToolFinished(_Event):
     attempts: int
     seconds: float
     facts: dict[str, JsonValue] = Field(default_factory=dict)
+    tool_health: dict[str, JsonValue] = Field(default_factory=dict)
+    """The episode's counters with this call."""
 
 
 class RunFinished(_Event):
@@ -151,7 +158,9 @@ class RunFinished(_Event):
     answer_logprob: float | None = None
     """Mean log-probability of the tokens of the answer's field: how sure the model was of its own words."""
     parse_failures: int = 0
-    """Arguments that did not end by themselves."""
+    """Arguments that did not end by themselves, and action lines that could not be read."""
+    repairs: dict[str, int] = Field(default_factory=dict)
+    """How often each repair was needed to read an action line."""
     error: str | None = None
 
 

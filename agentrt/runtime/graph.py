@@ -7,7 +7,8 @@ from langgraph.graph import END as GRAPH_END
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from agentrt.config.team import END, RoleNode, Team
+from agentrt.config.flow import CHOOSES, DEFAULT
+from agentrt.config.team import END, RoleNode, Team, ToolNode
 from agentrt.runtime.role_node import role_node
 from agentrt.runtime.state import EpisodeState, RunContext
 from agentrt.runtime.tool_node import tool_node
@@ -26,8 +27,9 @@ def compile_graph(team: Team) -> Graph:
         else:
             run = tool_node(team)
         graph.add_node(name, run)
-        targets = [_graph_name(target) for target in dict.fromkeys(node.targets())]
-        graph.add_conditional_edges(name, _router(node), [*targets, GRAPH_END])
+        again = retrying(team) if isinstance(node, ToolNode) else []
+        targets = [_graph_name(target) for target in dict.fromkeys([*node.targets(), *again])]
+        graph.add_conditional_edges(name, _router(team, node), [*targets, GRAPH_END])
     graph.add_edge(START, team.flow.start)
     return graph.compile()
 
@@ -53,19 +55,33 @@ def leads_to_action(team: Team, name: str) -> bool:
         if not isinstance(node, RoleNode):
             return False
         if node.emits != "thought" or not isinstance(node.next, str):
-            return node.emits == "action"
+            return node.emits in CHOOSES
         name = node.next
     return False
 
 
-def _router(node: Any) -> Any:
+def retrying(team: Team) -> list[str]:
+    """Nodes that write again after a line that was no action."""
+    return [name for name, node in team.flow.role_nodes().items() if node.on_fail == "retry"]
+
+
+def telling_node(team: Team, node: RoleNode) -> str:
+    """The tool node behind a call, which also tells the model why a line was no action."""
+    targets = [node.next.get(DEFAULT, "")] if not isinstance(node.next, str) else []
+    return next(name for name in [*targets, *node.targets()] if isinstance(team.flow.nodes.get(name), ToolNode))
+
+
+def _router(team: Team, node: RoleNode | ToolNode) -> Any:
     """Where the flow goes on: to the end once there is a status, else by the value that decides."""
+    teller = telling_node(team, node) if isinstance(node, RoleNode) and node.emits == "call" else ""
 
     def route(state: EpisodeState) -> str:
         if state["status"]:
             return GRAPH_END
         if not isinstance(node, RoleNode):
-            return _graph_name(node.next)
+            return _graph_name(state["retry"] or node.next)
+        if teller and state["refusal"]:
+            return teller
         decisive = state["verdicts"][-1] if node.emits == "verdict" else state["action"]
         return _graph_name(node.follow(decisive))
 

@@ -1,75 +1,130 @@
 """One episode at work: a thread drives the graph, its events wait in a queue for whoever reads them."""
 
+import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import suppress
 from typing import cast
 
 from langchain_core.runnables import RunnableConfig
 
 from agentrt.runtime.events import Event, RunStarted
 from agentrt.runtime.graph import Graph
+from agentrt.runtime.options import CancelToken, Scorer
 from agentrt.runtime.result import EpisodeResult, result_of
 from agentrt.runtime.runlog import RunLog
+from agentrt.runtime.running import Runs
 from agentrt.runtime.state import EpisodeState, RunContext, SpanRecord, initial_state
-from agentrt_tools import Json
-
-Scorer = Callable[[EpisodeResult], Mapping[str, Json]]
-"""Compares a result with what is known of the question, e.g. its gold answer."""
 
 
 class Job:
     """Runs `question` through `graph` once. `open_log` and `open_context` open the run folder and the session; they
-    are called in the job's thread, so that a job that never starts holds nothing."""
+    are called in the job's thread, so that a job that never starts holds nothing.
+
+    `runs` takes it in while it runs, or refuses it.
+    """
 
     def __init__(
         self,
         graph: Graph,
         open_context: Callable[[Callable[[Event], None]], RunContext],
         started: RunStarted,
+        runs: Runs,
         *,
         open_log: Callable[[], RunLog] | None = None,
         score: Scorer | None = None,
+        cancel: CancelToken | None = None,
     ) -> None:
         self._graph, self._open_context, self._open_log, self._score = graph, open_context, open_log, score
-        self._started = started
+        self._started, self._token, self._runs = started, cancel, runs
         self._log: RunLog | None = None
-        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._send: Callable[[Event | None], None] = lambda event: None
+        self._worker = threading.Thread(target=self._work, name=f"agentrt-run {started.run_id}", daemon=True)
         self._cancelled = threading.Event()
         self._context: RunContext | None = None
         self._state: EpisodeState = initial_state(started.question, [])
         self._error: BaseException | None = None
-        self.result: EpisodeResult | None = None
+        self._result: EpisodeResult | None = None
 
     def events(self) -> Iterator[Event]:
         """Start, and yield events as they happen; closing the iterator cancels the run and waits for its end.
 
-        Raises what the run raised, after its last event.
+        Raises what the run raised, after its last event. To be iterated once, this or `aevents`.
         """
-        worker = threading.Thread(target=self._work, name=f"agentrt-run {self._started.run_id}", daemon=True)
-        worker.start()
+        arrived: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._start(arrived.put)
         try:
-            while (event := self._events.get()) is not None:
+            while (event := arrived.get()) is not None:
                 yield event
         finally:
-            self._cancel()
-            worker.join()
-        if self._error is not None:
-            raise self._error
+            self.cancel()
+            self._worker.join()
+        self._raise()
 
-    def _cancel(self) -> None:
+    async def aevents(self) -> AsyncGenerator[Event, None]:
+        """The same for asyncio: the loop stays free, and cancelling the task that reads cancels the run."""
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Queue[Event | None] = asyncio.Queue()
+
+        def send(event: Event | None) -> None:
+            with suppress(RuntimeError):  # the loop was closed: nobody reads on
+                loop.call_soon_threadsafe(arrived.put_nowait, event)
+
+        self._start(send)
+        ended = False
+        try:
+            while not ended:
+                if (event := await arrived.get()) is not None:
+                    yield event
+                ended = event is None
+        finally:
+            self.cancel()
+            while not ended:  # within a token
+                ended = await arrived.get() is None
+            self._worker.join()
+        self._raise()
+
+    @property
+    def result(self) -> EpisodeResult:
+        """What it came to, once its events have ended without an error."""
+        assert self._result is not None
+        return self._result
+
+    def launch(self) -> None:
+        """For `Runs`: start working."""
+        self._worker.start()
+
+    def cancel(self) -> None:
+        """End the run within one token, prefill chunk or poll of a tool; safe from any thread, idempotent."""
         self._cancelled.set()
         if self._context is not None:
             self._context.cancel()
 
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end, and say whether it came; a job does not wait for itself."""
+        if threading.current_thread() is not self._worker:
+            self._worker.join(timeout_s)
+        return not self._worker.is_alive()
+
+    def _start(self, send: Callable[[Event | None], None]) -> None:
+        self._send = send
+        self._runs.begin(self)
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
     def _emit(self, event: Event) -> None:
         if self._log is not None:
             self._log.event(event)
-        self._events.put(event)
+        self._send(event)
 
     def _work(self) -> None:
         begin = time.monotonic()
+        if self._token is not None:
+            self._token.attach(self.cancel)
         try:
             self._log = self._open_log() if self._open_log is not None else None
             self._emit(self._started)
@@ -81,7 +136,10 @@ class Job:
         except BaseException as error:
             self._error = self._error or error
         finally:
-            self._events.put(None)
+            if self._token is not None:
+                self._token.detach(self.cancel)
+            self._runs.end(self)
+            self._send(None)
 
     def _drive(self) -> None:
         context = self._open_context(self._emit)
@@ -105,6 +163,7 @@ class Job:
             team=started.team,
             scheme=started.scheme,
             seed=started.seed,
+            adapters=started.adapters,
             total_s=total_s,
             error=None if error is None else f"{type(error).__name__}: {error}",
         )
@@ -112,7 +171,7 @@ class Job:
             if self._score is not None and error is None:
                 result = result.model_copy(update={"score": dict(self._score(result))})
         finally:
-            self.result = result
+            self._result = result
             self._emit(result.event())
             if self._log is not None:
                 self._log.result(result)

@@ -17,6 +17,11 @@ class Tokenizer(Protocol):
         """Ids with which the model ends a text of its own accord; perhaps none."""
         ...
 
+    @property
+    def marks(self) -> Sequence[str]:
+        """Texts that are tokens of their own, such as "<|im_end|>" or "<tool_call>"; perhaps none."""
+        ...
+
     def encode(self, text: str, /) -> list[int]:
         """No special tokens are added, and text that looks like one is read as plain text."""
         ...
@@ -95,6 +100,29 @@ class Session(Protocol):
     def close(self) -> None: ...
 
 
+class EngineHealth(Protocol):
+    """Whether an engine serves, and how busy it is."""
+
+    @property
+    def status(self) -> str:
+        """ "ok", or why no turn would be taken."""
+        ...
+
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def sessions(self) -> int: ...
+    @property
+    def waiting(self) -> int:
+        """Turns that were submitted and have no token yet."""
+        ...
+
+    @property
+    def decoding(self) -> int: ...
+    @property
+    def held_bytes(self) -> int: ...
+
+
 class Engine(Protocol):
     """A loaded backbone with its adapters under one scheme."""
 
@@ -113,5 +141,9 @@ class Engine(Protocol):
         ...
 
     def session(self, /, preamble: list[int] | None) -> Session: ...
+
+    def health(self) -> EngineHealth:
+        """Raises nothing, whatever state the engine is in."""
+        ...
 
     def close(self) -> None: ...

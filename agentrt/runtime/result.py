@@ -1,6 +1,8 @@
 """What an episode came to: the last event, plus everything needed to train on it, score it or look at it."""
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from agentrt.runtime.events import SCHEMA_VERSION, RoleUsage, RunFinished, Status, Timing
 from agentrt.runtime.state import EpisodeState
@@ -40,6 +42,8 @@ class EpisodeResult(BaseModel):
     team: str
     scheme: str
     seed: int
+    adapters: dict[str, str] = Field(default_factory=dict)
+    """Role -> adapter, of the roles that this run gave another one."""
     status: Status
     answer: str | None
     answer_logprob: float | None
@@ -51,6 +55,7 @@ class EpisodeResult(BaseModel):
     timing: Timing
     tool_health: dict[str, JsonValue]
     parse_failures: int
+    repairs: dict[str, int] = {}
     error: str | None
     score: dict[str, JsonValue] | None = None
     spans: tuple[EpisodeSpan, ...]
@@ -71,14 +76,32 @@ class EpisodeResult(BaseModel):
 
 
 def result_of(
-    state: EpisodeState, *, run_id: str, team: str, scheme: str, seed: int, total_s: float, error: str | None
+    state: EpisodeState,
+    *,
+    run_id: str,
+    team: str,
+    scheme: str,
+    seed: int,
+    adapters: Mapping[str, str],
+    total_s: float,
+    error: str | None,
 ) -> EpisodeResult:
     """Read the result off the last state of an episode."""
     actions = [
         {"action": action, "argument": argument, "observation": observation or None}
         for action, argument, observation in state["calls"]
     ]
-    same = ("question", "answer", "answer_logprob", "verdicts", "steps", "usage", "tool_health", "parse_failures")
+    same = (
+        "question",
+        "answer",
+        "answer_logprob",
+        "verdicts",
+        "steps",
+        "usage",
+        "tool_health",
+        "parse_failures",
+        "repairs",
+    )
     return EpisodeResult.model_validate(
         {
             **{name: value for name, value in state.items() if name in same},
@@ -86,6 +109,7 @@ def result_of(
             "team": team,
             "scheme": scheme,
             "seed": seed,
+            "adapters": dict(adapters),
             "status": "failed" if error is not None else state["status"] or "finished",
             "actions": actions,
             "timing": Timing(total_s=total_s, turns_s=state["turns_s"], tools_s=state["tools_s"]),

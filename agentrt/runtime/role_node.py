@@ -11,12 +11,13 @@ from typing import NamedTuple, Protocol
 from langgraph.runtime import Runtime
 
 from agentrt.config.team import RoleNode, Team
-from agentrt.runtime.actions import ParseFailure, parse_strict
+from agentrt.runtime.actions import Action
 from agentrt.runtime.constraints import ChoiceConstraint, FieldConstraint
 from agentrt.runtime.dialect import Renderer
 from agentrt.runtime.events import RoleUsage, TurnFinished, TurnStarted
 from agentrt.runtime.fields import argument_constraint, offered
-from agentrt.runtime.limits import loops, out_of_room, out_of_steps, out_of_time
+from agentrt.runtime.limits import out_of_room, out_of_steps, out_of_time
+from agentrt.runtime.outcomes import outcome, read_call
 from agentrt.runtime.state import EpisodeState, RunContext, SpanRecord
 from agentrt.runtime.turns import Written, add_turn, sampling_for, turn_facts, turn_seed, write
 
@@ -40,11 +41,12 @@ def role_node(
     `argue`: which node writes the argument of each action that this one may choose. `starts_step`: whether the
     node leads to the next action, so that it does not run once the steps are used up.
     """
-    role, adapter = team.roles[node.role], team.adapter_name(node.role)
+    role, own = team.roles[node.role], team.adapter_name(node.role)
     budget = node.max_new_tokens or role.sampling.max_new_tokens
 
     def run(state: EpisodeState, runtime: Runtime[RunContext]) -> EpisodeState:
         context, turn = runtime.context, state["turns"] + 1
+        adapter = context.adapters.get(node.role, own)
         status = out_of_time(context) or (out_of_steps(team.limits, state["steps"]) if starts_step else None)
         if status:
             return {"status": status}
@@ -83,6 +85,7 @@ def role_node(
                 finish_reason=written.result.finish_reason,
                 constrained=constraint is not None,
                 mean_logprob=written.mean_logprob,
+                repairs=_repairs(team, node, written),
                 usage=facts,
             )
         )
@@ -98,7 +101,7 @@ def role_node(
             "turns": turn,
             "turns_s": state["turns_s"] + time.monotonic() - started,
             "usage": {**state["usage"], node.role: add_turn(usage, facts).model_dump()},
-            **_outcome(context, team, node, state, written),
+            **outcome(team, name, node, state, written),
         }
 
     return run
@@ -123,7 +126,7 @@ def _constraint(
     renderer: Renderer, node: RoleNode, argue: Mapping[str, RoleNode], state: EpisodeState, budget: int
 ) -> FieldConstraint | None:
     match node.emits:
-        case "thought":
+        case "thought" | "call":
             return None
         case "argument":
             return argument_constraint(renderer, node, state, budget)
@@ -131,35 +134,13 @@ def _constraint(
             return ChoiceConstraint(renderer, node.emits, offered(node, argue, state))
 
 
+def _repairs(team: Team, node: RoleNode, written: Written) -> tuple[str, ...]:
+    """The repairs that a whole action line took to be read."""
+    parsed = read_call(team, node, written.field.text) if node.emits == "call" else None
+    return parsed.repairs if isinstance(parsed, Action) else ()
+
+
 def _generated(renderer: Renderer, node: RoleNode, adapter: str, written: Written) -> SpanRecord:
     token_ids = list(written.result.token_ids)
     text = renderer.tokenizer.decode(token_ids)
     return SpanRecord(author=node.role, kind=node.emits, path=adapter, text=text, token_ids=token_ids)
-
-
-def _outcome(context: RunContext, team: Team, node: RoleNode, state: EpisodeState, written: Written) -> EpisodeState:
-    """What the field means for the episode."""
-    text = written.field.text
-    match node.emits:
-        case "thought":
-            return {}
-        case "action":
-            return {"action": text, "argument": "", "refusal": "", "steps": state["steps"] + 1}
-        case "verdict":
-            return {"verdicts": [text]}
-        case "argument":
-            d, action = team.dialect, state["action"]
-            parsed = parse_strict(f"{action}{d.open}{text}{d.close if written.field.closed else ''}", d)
-            failed = isinstance(parsed, ParseFailure)
-            outcome: EpisodeState = {
-                "argument": text,
-                "refusal": parsed.reason if isinstance(parsed, ParseFailure) else "",
-                "parse_failures": state["parse_failures"] + failed,
-            }
-            if action in context.tools:
-                return outcome
-            answer = [action, text, ""]
-            outcome |= {"answer": text, "answer_logprob": written.mean_logprob, "calls": [answer]}
-            if status := loops(team.limits, [*state["calls"], answer], answer):
-                outcome["status"] = status
-            return outcome

@@ -5,7 +5,7 @@ State is plain JSON types. The context holds what cannot be saved: the engine's 
 
 import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypedDict
 
@@ -46,7 +46,11 @@ class EpisodeState(TypedDict, total=False):
     action: str
     argument: str
     refusal: str
-    """Why the last argument is none, for the model to read; empty if it is well formed."""
+    """Why the last argument or call is none, for the model to read; empty if it is well formed."""
+    retry: str
+    """The node that writes again once the model was told; empty if none does."""
+    repairs: dict[str, int]
+    """How often each repair was needed to read a call (see `agentrt.runtime.actions.Repair`)."""
     answer: str | None
     answer_logprob: float | None
 
@@ -81,6 +85,8 @@ def initial_state(question: str, spans: list[SpanRecord]) -> EpisodeState:
         action="",
         argument="",
         refusal="",
+        retry="",
+        repairs={},
         answer=None,
         answer_logprob=None,
         titles=[],
@@ -109,6 +115,8 @@ class RunContext:
     max_context: int
     deadline: float
     stream_tokens: bool = False
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """Role -> adapter, of the roles whose adapter is not the team's in this run."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     turn: Turn | None = None
     """The turn in flight."""

@@ -10,7 +10,7 @@ from agentrt.runtime.events import ToolCalled, ToolFinished
 from agentrt.runtime.limits import loops, out_of_time, tools_fail
 from agentrt.runtime.role_node import NodeFunction
 from agentrt.runtime.state import EpisodeState, RunContext
-from agentrt_tools import LINKS, Json, ToolCall, ToolHealth, clip, neutralise
+from agentrt_tools import LINKS, CallRequest, Json, ToolCall, ToolHealth, clip
 
 
 class Outcome(NamedTuple):
@@ -33,11 +33,15 @@ def tool_node(team: Team) -> NodeFunction:
         if outcome is None:
             return {"status": out_of_time(context) or "cancelled"}
         text = _observation(context, outcome.text)
-        context.emit(_finished(context, state, outcome, text))
-
-        spans = context.append(context.renderer.observation(text, state["tail"]), author=action, kind="observation")
-        call = [action, state["argument"], text]
         health = ToolHealth.from_json(state["tool_health"])
+        if outcome.call is not None:
+            health = health + outcome.call.health
+        context.emit(_finished(context, state, outcome, text, health))
+
+        behind = state["field"] or "argument"
+        token_ids = context.renderer.observation(text, state["tail"], behind=behind)
+        spans = context.append(token_ids, author=action or "runtime", kind="observation")
+        call = [action, state["argument"], text]
         changes: EpisodeState = {
             "spans": spans,
             "observations": [text],
@@ -47,7 +51,6 @@ def tool_node(team: Team) -> NodeFunction:
             "titles": _seen(state["titles"], outcome.titles, text),
         }
         if outcome.call is not None:
-            health = health + outcome.call.health
             changes["tool_health"] = health.to_json()
             changes["tools_s"] = state["tools_s"] + outcome.call.elapsed_s
             if outcome.call.result is not None:
@@ -67,28 +70,29 @@ def _call(context: RunContext, state: EpisodeState) -> Outcome | None:
         return Outcome(f"Malformed: {state['refusal']}.", None)
     if action not in context.tools:
         return Outcome(f"{action} is no tool.", None)
-    tool = context.tools[action]
-    context.emit(ToolCalled(step=state["steps"], action=action, tool=tool.name, argument=argument))
-    call = context.tools.call(
-        action, argument, state["tool_state"], state["question"], stop=lambda: out_of_time(context)
-    )
+    tool = context.tools.name(action)
+    context.emit(ToolCalled(step=state["steps"], action=action, tool=tool, argument=argument))
+    nth = sum(before[:2] == [action, argument] for before in state["calls"])
+    asked = CallRequest(action, tool, argument, state["question"], nth, state["tool_state"])
+    call = context.tools.call(asked, stop=lambda: out_of_time(context))
     if call is None:
         return None
     if call.result is not None:
         return Outcome(call.result.text, call, call.result.titles)
     assert call.failure is not None
-    return Outcome(f"{action} failed ({call.failure.kind}). Try another action.", call)
+    told = call.failure.told or f"{action} failed ({call.failure.kind}). Try another action."
+    return Outcome(told, call)
 
 
 def _observation(context: RunContext, text: str) -> str:
     """The text as the model reads it: one line, no forged labels, within the token budget."""
-    d, tokenizer = context.team.dialect, context.renderer.tokenizer
-    text = neutralise(text, (d.question, d.thought, d.action, d.observation))
-    limit = context.team.limits.max_observation_tokens
-    return clip(text, limit, lambda part: len(tokenizer.encode(part)), keep_from=LINKS)
+    renderer, limit = context.renderer, context.team.limits.max_observation_tokens
+    return clip(renderer.safe(text), limit, lambda part: len(renderer.tokenizer.encode(part)), keep_from=LINKS)
 
 
-def _finished(context: RunContext, state: EpisodeState, outcome: Outcome, text: str) -> ToolFinished:
+def _finished(
+    context: RunContext, state: EpisodeState, outcome: Outcome, text: str, health: ToolHealth
+) -> ToolFinished:
     action, call = state["action"], outcome.call
     result = call.result if call is not None else None
     facts: Mapping[str, Json] = result.facts if result is not None else {}
@@ -96,7 +100,7 @@ def _finished(context: RunContext, state: EpisodeState, outcome: Outcome, text: 
     return ToolFinished(
         step=state["steps"],
         action=action,
-        tool=context.tools[action].name if action in context.tools else "",
+        tool=context.tools.name(action),
         text=text,
         miss=call is None or (result is not None and result.miss),
         failure=failure.kind if failure is not None else None,
@@ -104,6 +108,7 @@ def _finished(context: RunContext, state: EpisodeState, outcome: Outcome, text: 
         attempts=call.retries + 1 if call is not None else 0,
         seconds=call.elapsed_s if call is not None else 0.0,
         facts=dict(facts),
+        tool_health=health.to_json(),
     )
 
 

@@ -112,7 +112,8 @@ class RidgeSession(SharingSession):
         passes = self._base_passes(self._read_from)
         if self._trajectory.num_processed < self._read_from:
             self._trajectory.mark_processed(self._read_from, NEUTRAL)
-        own, maps = self._tape(f"own:{self._speaker}", KV), ()
+        own = self._tape(f"own:{self._speaker}", KV)
+        maps: tuple[Map, ...] = ()
         if own.end < self._read_from:
             start, source = own.end, self._base.runs(own.end, self._read_from)
             maps = (Map(KV, source, own.extend(self._read_from), start, self._speaker),)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from agentrt.errors import DataError
 
-_FIELDS: Final = frozenset({"thought", "action", "argument", "verdict"})
+_FIELDS: Final = frozenset({"thought", "action", "argument", "verdict", "call"})
 """Kinds of the spans that a role generates."""
 
 

@@ -1,12 +1,13 @@
 """Questions with supporting facts, read for training: what can be used, and what cannot and why."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from agentrt.errors import DataError
+from agentrt.questions.datasets import BENCHMARKS, UnusableRowError, parse_row
+from agentrt.questions.question import Question
+from agentrt.questions.rows import read_rows
 from agentrt_tools.corpus import OfflineCorpus
 from agentrt_tools.text import one_line
 from agentrt_tools.titles import clean_title
@@ -52,62 +53,56 @@ class Skipped(NamedTuple):
 def read_questions(
     path: Path, corpus: OfflineCorpus, *, split: str | None = None
 ) -> tuple[list[GoldQuestion], list[Skipped]]:
-    """HotpotQA-like rows: id, question, answer, type and supporting_facts `[{title, sent_id}]`.
+    """Questions of any benchmark file with supporting facts; see `agentrt.questions`.
 
-    `split` keeps only rows of that split; rows that name none are kept. Raises DataError for a line that is not JSON;
-    a row without facts, with a page the corpus lacks, or with an answer that no gold page holds is skipped by name.
+    `split` keeps only rows of that split; rows that name none are kept. Raises UsageError for a file that cannot be
+    opened, DataError for one that is not JSON; a row that does not fit, that has no facts, names a page the corpus
+    lacks, or an answer that no gold page holds is skipped by name.
     """
     usable: list[GoldQuestion] = []
     skipped: list[Skipped] = []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise ValueError(f"a {type(row).__name__}, not an object")
-            except ValueError as error:
-                raise DataError(f"{path.name}:{number}: not a JSON question ({error})") from error
-            if split is not None and row.get("split", split) != split:
-                continue
-            question = _question(row, corpus)
-            if isinstance(question, str):
-                skipped.append(Skipped(str(row.get("id", f"{path.name}:{number}")), question))
-            else:
-                usable.append(question)
+    for row in read_rows(path):
+        named = row.value.get("benchmark") if isinstance(row.value, dict) else None
+        try:
+            question = parse_row(named if named in BENCHMARKS else "hotpotqa", row)
+        except UnusableRowError as error:
+            skipped.append(Skipped(error.id, error.reason))
+            continue
+        if question is None or (split is not None and question.split not in (split, "")):
+            continue
+        gold = _gold(question, corpus)
+        if isinstance(gold, str):
+            skipped.append(Skipped(question.id, gold))
+        else:
+            usable.append(gold)
     return usable, skipped
 
 
-def _question(row: dict[str, Any], corpus: OfflineCorpus) -> GoldQuestion | str:
-    """The question, or why it cannot be used."""
-    missing = [key for key in ("id", "question", "answer") if not str(row.get(key) or "").strip()]
-    if missing:
-        return f"it has no {', '.join(missing)}"
-    facts = row.get("supporting_facts")
-    if not facts:
+def _gold(question: Question, corpus: OfflineCorpus) -> GoldQuestion | str:
+    """The question with the sentences of its facts, or why it cannot be used."""
+    if not question.supporting_facts:
         return "it has no supporting facts"
     found: list[Fact] = []
-    for fact in facts:
-        title = clean_title(str(fact["title"]))
+    for fact in question.supporting_facts:
+        title = clean_title(fact.title)
         article = corpus.article(title)
         if article is None:
             return f"its page is not in the corpus: {title!r}"
-        if fact["sent_id"] < len(article.sentences):  # HotpotQA has facts beyond the paragraph's end
-            found.append(Fact(article.title, one_line(article.sentences[fact["sent_id"]])))
+        if fact.sent_id < len(article.sentences):  # HotpotQA has facts beyond the paragraph's end
+            found.append(Fact(article.title, one_line(article.sentences[fact.sent_id])))
     if not found:
         return "its supporting sentences are not on their pages"
-    answer = one_line(str(row["answer"]))
-    question = GoldQuestion(
-        id=str(row["id"]),
-        question=one_line(row["question"]),
+    answer = one_line(question.answer)
+    gold = GoldQuestion(
+        id=question.id,
+        question=one_line(question.text),
         answer=answer,
-        kind="comparison" if row.get("type") == "comparison" else "bridge",
+        kind="comparison" if question.kind == "comparison" else "bridge",
         facts=tuple(found),
     )
-    if not question.polar and not _on_a_page(answer, question.titles, corpus):
+    if not gold.polar and not _on_a_page(answer, gold.titles, corpus):
         return f"its answer is on none of its pages: {answer!r}"
-    return question
+    return gold
 
 
 def _on_a_page(answer: str, titles: Iterable[str], corpus: OfflineCorpus) -> bool:

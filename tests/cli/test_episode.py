@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.color import ColorSystem
 
 from agentrt.cli.episode import play
 from agentrt.cli.output import Output
 from agentrt.config.team import Override, Team
-from agentrt.evaluate.datasets import Question
+from agentrt.questions.datasets import Question
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import parse_event
 from agentrt.testing import FakeTool, ScriptedEngine
@@ -56,7 +57,7 @@ def test_people_see_turns_answer_score_and_table(capsys: pytest.CaptureFixture[s
         ["action", "2"],
         ["reflect", "2"],
     ]
-    assert "tools: 1 calls, 0 misses, 0 retries, no failures" in lines
+    assert "tools: 1 calls, 0 misses, 0 retries, 0 failed" in lines
 
 
 def test_streamed_or_not_the_text_is_the_same(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,4 +112,27 @@ def test_failing_tools_end_with_4_and_are_counted(capsys: pytest.CaptureFixture[
         assert play(rt, QUESTION, Output(), tokens=False, folder=Path()) == 4
     text = capsys.readouterr().out
     assert "FAILED (auth)" in text
-    assert "failures: 1 auth" in text
+    assert "tools FAILED in 1 of 1 calls (1 auth)" in text
+    assert "Search: auth: the key was refused" in text
+
+
+def test_a_failed_tool_is_told_in_red_even_where_there_is_an_answer_and_quiet_was_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failed = ToolFailed("timeout", "no answer in 8 s")
+    with runtime(ANSWERED, answer=failed, overrides={"flow.nodes.argue.constrain": {}}) as rt:
+        out = Output(quiet=True)
+        out.console._force_terminal = True
+        out.console._color_system = ColorSystem.STANDARD
+        assert play(rt, "Where?", out, tokens=False, folder=Path()) == 0
+    text = capsys.readouterr().out
+    assert "\x1b[1;31mtools FAILED in 1 of 1 calls (1 timeout)" in text
+
+
+def test_no_answer_for_want_of_a_key_ends_with_4_before_the_limit_of_errors(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script = ["I look.", "Search", "painter"]
+    with runtime(script, answer=ToolFailed("quota", "no credits"), overrides={"limits.max_steps": 1}) as rt:
+        assert play(rt, "Where?", Output(), tokens=False, folder=Path()) == 4
+    assert "No answer: limit:steps" in capsys.readouterr().out

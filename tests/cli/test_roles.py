@@ -97,3 +97,56 @@ def test_people_see_roles_tools_and_flow(cli: Any, team: Path) -> None:
 
 def test_the_schema_is_printed(cli: Any) -> None:
     assert cli("roles", "schema").stdout == team_schema()
+
+
+def test_a_starting_team_is_written_once_and_is_in_order(cli: Any, tmp_path: Path) -> None:
+    result = cli("roles", "init", "mine")
+    assert result.exit_code == 0
+    assert "agentrt roles check" in result.stdout
+    assert (tmp_path / "mine" / "team.schema.json").read_text() == team_schema()
+    checked = cli("roles", "check", "mine/team.yaml")
+    assert checked.exit_code == 0
+    assert "3 roles, 2 tools, 6 nodes" in checked.stdout
+
+
+@pytest.mark.parametrize("file", ["team.yaml", "team.schema.json"])
+def test_a_file_that_is_there_is_never_overwritten(cli: Any, tmp_path: Path, file: str) -> None:
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team" / file).write_text("mine")
+    result = cli("roles", "init")
+    assert result.exit_code == 2
+    assert f"{file} exists already" in result.stderr
+    assert [(one.name, one.read_text()) for one in (tmp_path / "team").iterdir()] == [(file, "mine")]
+
+
+def test_a_folder_that_cannot_be_made_is_named(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = cli("roles", "init", "file/team")
+    assert result.exit_code == 2
+    assert "cannot write a team there" in result.stderr
+
+
+def test_action_lines_are_counted_in_a_table_and_as_json(cli: Any, tmp_path: Path) -> None:
+    turns = [
+        {"role": "reflect", "action": "Finish", "action_input": "42", "well_formed": True},
+        {"role": "reflect", "action": "Finish", "action_input": "", "action_text": "finish[42].", "well_formed": False},
+    ]
+    (tmp_path / "one.jsonl").write_text(json.dumps({"turns": turns}) + "\n")
+    result = cli("roles", "parse", "one.jsonl", "one.jsonl")
+    rows = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert rows[0] == "file texts strict lenient nothing repairs"
+    assert rows[1] == "one.jsonl 2 50.0% 100.0% 0.0% case 1, behind 1"
+    assert rows[3].startswith("all 4 50.0% 100.0%")
+    lines = [json.loads(line) for line in cli("roles", "parse", "one.jsonl", "--json").stdout.splitlines()]
+    assert lines == [
+        {
+            "event": "actions_parsed",
+            "file": "one.jsonl",
+            "texts": 2,
+            "strict": 1,
+            "lenient": 2,
+            "nothing": 0,
+            "repairs": {"case": 1, "behind": 1},
+        }
+    ]
+    assert cli("roles", "parse", "absent.jsonl").exit_code == 2

@@ -137,6 +137,21 @@ BROKEN = {
         "preamble:", 'dialect: {thought: "Thought: "}\npreamble:', 4, 20, ("`lead`",)
     ),
     "marker in a choice": Broken("[right, wrong]", '[right, "wrong]"]', 25, 63, ("close marker",)),
+    "parser on a node that is no call": Broken(
+        "emits: action, choices", "emits: action, parser: lenient, choices", 16, 41, ("`parser` is for calls",)
+    ),
+    "unknown grammar": Broken(
+        "emits: action, choices", "emits: call, parser: lenent, choices", 16, 47, ("did you mean 'lenient'?",)
+    ),
+    "call that leads to no tool": Broken(
+        "emits: action, choices", "emits: call, choices", 16, 80, ("a call leads to a tool node",)
+    ),
+    "unknown wording": Broken(
+        "{use: offline.lookup}", "{use: wikipedia.lookup, style: bing}", 11, 35, ("one of react, autoact",)
+    ),
+    "missing option of a tool": Broken(
+        "{use: offline.lookup}", "{use: scienceqa.image}", 11, 17, ("add `captions:` here",)
+    ),
     "missing adapter folder": Broken("adapters/plan", "adapters/plam", 6, 19, ("did you mean 'plan'?",)),
     "folder that is no adapter": Broken("adapters/plan", "adapters", 6, 19, ("adapter_config.json",)),
     "adapter of another base": Broken("model: smollm2-135m", "model: Qwen/Qwen3-0.6B", 6, 19, ("trained on",)),

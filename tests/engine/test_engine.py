@@ -29,13 +29,18 @@ VARIANTS = [
     "rebase_shared:auto",
     "rebase_shared:auto,adapted_tail=3,pivot=plan",
     "rebase_shared:lp,lp_at=handover",
+    "droidspeak:layers=1-2",
+    "droidspeak_scattered:layers=0+2",
+    "cacheblend",
+    "relay_caching:layers=0-2",
     "neutral_prefix:early",
     "neutral_prefix:question",
     "neutral_prefix:full,schedule=auto",
     "own_kv",
 ]
 READS_ALL = ("non_shared", "base_shared", "own_kv", "neutral_prefix:early")
-KEYS = ("non_shared", "full_shared", "own_kv", "neutral_prefix")
+SELECTIVE = ("droidspeak:layers=1-2", "droidspeak_scattered:layers=0+2", "cacheblend", "relay_caching:layers=0-2")
+KEYS = ("non_shared", "full_shared", "own_kv", "neutral_prefix", *(each.split(":")[0] for each in SELECTIVE))
 """These take adapters on the key projection."""
 
 pytestmark = pytest.mark.parametrize("scheme", VARIANTS)
@@ -81,11 +86,11 @@ def test_usage_counts_what_was_read_and_what_was_read_again(open_engine, scheme)
     session.turn("plan", [1] * 10, Sampling(max_new_tokens=4)).result  # noqa: B018
     usage = session.turn("action", [2] * 5, Sampling(max_new_tokens=3)).result.usage
     assert usage.context_tokens == 6  # five new ones and plan's last
-    again = dict.fromkeys(READS_ALL, 13)
+    again = dict.fromkeys(READS_ALL + SELECTIVE, 13)
     again |= dict.fromkeys(["rebase_shared:lp", "rebase_shared:db", "neutral_prefix:question"], 6 + 2)
     if not scheme.startswith(("rebase_shared", "neutral_prefix")) or scheme in again:
         assert usage.recomputed_tokens == again.get(scheme, 0)
-    assert usage.reused_tokens == (0 if scheme in READS_ALL else 13)
+    assert usage.reused_tokens == (0 if scheme in READS_ALL + SELECTIVE else 13)
     assert usage.generated_tokens == 3
     assert 0 < usage.ttft_s <= usage.submit_to_first_token_s
     assert usage.kv_bytes > 0

@@ -15,6 +15,7 @@ from agentrt.errors import SchemeError, UsageError
 from agentrt.evaluate.replay.adapters import RandomAdapters
 from agentrt.evaluate.replay.check import Check, Checker
 from agentrt.evaluate.replay.contestant import EngineContestant, Run
+from agentrt.evaluate.replay.declare import declare
 from agentrt.evaluate.replay.formulas import Expected, expected
 from agentrt.evaluate.replay.job import Entrant, LeftOut, compare, run_replay
 from agentrt.evaluate.replay.measure import Measured, measure
@@ -44,6 +45,10 @@ SCHEMES = (
     "rebase_shared:fused,pivot=action",
     "rebase_shared:lp,pivot=plan,adapted_tail=3",
     "rebase_shared:lp,lp_at=handover",
+    "droidspeak:layers=1-2",
+    "droidspeak_scattered:layers=0+2",
+    "cacheblend",
+    "relay_caching:layers=1-3",
     "neutral_prefix:native",
     "neutral_prefix:question",
     "neutral_prefix:full,schedule=auto",
@@ -55,7 +60,7 @@ class Bench:
     """A tiny backbone with random adapters for the agents of `react`."""
 
     def __init__(self, folder: Path, family: TinyFamily = "llama") -> None:
-        self.backbone = Backbone(tiny_model(family, layers=2))
+        self.backbone = Backbone(tiny_model(family, layers=4))
         self.config = TraceConfig.load("react")
         self.folder = folder
         self.adapters = self.make("r=4", "own")
@@ -89,7 +94,8 @@ def test_rows_and_bytes_equal_the_formulas(bench: Bench, scheme: str, ride_rows:
     finally:
         contestant.close()
     books = expected(chosen, trace, bench.backbone.layout(bench.adapters), riding=ride_rows > 0)
-    assert books == Expected(run.prefill_rows, run.neutral_rows, run.decode_rows, run.kv_bytes_peak)
+    rows = (run.prefill_rows, run.neutral_rows, run.decode_rows)
+    assert books == Expected(*rows, run.kv_bytes_peak, run.repaired_layer_rows)
     assert run[4:] == again[4:]
     assert len(contestant.token_ids) == trace.num_tokens + 1
     assert 0 < run.ttft_s <= run.submit_to_first_token_s <= run.total_s
@@ -112,6 +118,13 @@ def test_the_check_knows_norms_windows_and_layers_without_rope(tmp_path: Path, f
     for scheme in ("non_shared", "base_shared", "rebase_shared:lp"):
         check = checker.check(make_scheme(scheme))
         assert check.ok, (scheme, check.reason)
+
+
+def test_a_selective_scheme_declares_its_layers_and_what_its_ratio_counts(bench: Bench) -> None:
+    declared = declare(make_scheme("relay_caching:layers=1-3"), bench.backbone, bench.adapters)
+    assert declared["repaired_layers"] == {"full": [1], "kept": [2, 3]}
+    assert "others wrote" in declared["ratio_counts"]
+    assert declare(make_scheme("full_shared"), bench.backbone, bench.adapters)["repaired_layers"] is None
 
 
 def test_base_lr_shared_passes_where_its_adapters_share_a(bench: Bench) -> None:

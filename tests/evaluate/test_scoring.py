@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentrt.evaluate.question import Question
 from agentrt.evaluate.scoring import WRONG, Score, choice_letter, guess_baseline, normalise, score, score_text
+from agentrt.questions.question import Question
 
 
 def question(answer: str = "Cincinnati", choices: tuple[str, ...] = (), letter: str = "") -> Question:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from agentrt_kernels.lora_attention import Block, lora_attention
+from agentrt_kernels.lora_attention import Block, lora_attention, penalty
 
 
 def dense(q, q_start, k, v, lr, lr_start, up, scale, window):
@@ -97,6 +97,36 @@ def test_one_query_over_long_keys_of_three_heads_on_two_threads(total, dtype, ra
     finally:
         torch.set_num_threads(threads)
     exact = dense(q, total - 1, k, v, lr if ranked else None, 0, up, 0.125, None)
+    error = (out.double() - exact).abs().max() / exact.abs().max()
+    assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
+
+
+@pytest.mark.parametrize("window", [None, 11])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("queries", [[57], [60, 61, 62, 63, 64], [3, 4, 9, 30, 31, 64]], ids=["one", "row", "skip"])
+def test_blocks_with_masks_hold_any_positions_and_may_hide_keys(queries, dtype, window):
+    """Some rows lie in a block of their own, in any order; poison stands where they would be."""
+    generator = torch.Generator().manual_seed(len(queries))
+    total, heads, kv_heads, d = 65, 6, 2, 8
+    q = torch.randn(total, heads, d, generator=generator).to(dtype)
+    k, v = (torch.randn(total, kv_heads, d, generator=generator).to(dtype) for _ in range(2))
+    moved = torch.randperm(40, generator=generator)[:17] + 5
+    poisoned = k.clone()
+    poisoned[moved] = 1e4
+
+    def block(keys, rows, hidden=()):
+        behind = torch.tensor(queries)[:, None] - keys
+        unseen = (behind < 0) | (behind >= (window or total)) | torch.isin(keys, torch.tensor(hidden))
+        mask = torch.zeros(unseen.shape, dtype=dtype).masked_fill(unseen, penalty(dtype))
+        return Block(int(keys.min()), rows[keys], v[keys], mask=mask)
+
+    blocks = [
+        block(torch.arange(50), poisoned, moved.tolist()),
+        block(moved, k),
+        block(torch.arange(50, total), k),
+    ]
+    out = lora_attention(q[queries], queries[0], blocks, scale=d**-0.5, window=window)
+    exact = dense(q, 0, k, v, None, 0, None, d**-0.5, window)[queries]
     error = (out.double() - exact).abs().max() / exact.abs().max()
     assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
 

@@ -64,43 +64,61 @@ class DenseModel:
         cache(layer, k [n, Hkv, d], v0 [n, Hkv, d], x [n, D]) stores the new rows and returns the full K and V
         [start + n, Hkv, d] that this forward attends to. v0 is without any adapter term; k has its own.
         """
-        n = len(token_ids)
-        positions = torch.arange(start, start + n)[None]
-        hidden = self.stack.embed_tokens(torch.tensor([list(token_ids)]))
-        cos, sin = self.stack.rotary_emb(hidden, position_ids=positions)
-        for index, layer in enumerate(self.stack.layers):
-            attn, mlp = layer.self_attn, layer.mlp
-            x = layer.input_layernorm(hidden)
-            q = self.linear(path, index, "q_proj", attn.q_proj, x).view(1, n, -1, attn.head_dim)
-            k = self.linear(path, index, "k_proj", attn.k_proj, x).view(1, n, -1, attn.head_dim)
-            v0 = getattr(attn.v_proj, "base_layer", attn.v_proj)(x).view(n, -1, attn.head_dim)
-            if hasattr(attn, "q_norm"):
-                q, k = attn.q_norm(q), attn.k_norm(k)
-            q, k = q.transpose(1, 2), k.transpose(1, 2)
-            if getattr(attn, "use_rope", True):
-                q, k = apply_rotary_pos_emb(q, k, cos, sin)
-            keys, values = cache(index, k[0].transpose(0, 1), v0, x[0])
-            out = self.attend(q[0], keys, values, start, attn)
-            hidden = hidden + self.linear(path, index, "o_proj", attn.o_proj, out.reshape(1, n, -1))
-            x = layer.post_attention_layernorm(hidden)
-            gate = self.linear(path, index, "gate_proj", mlp.gate_proj, x)
-            up = self.linear(path, index, "up_proj", mlp.up_proj, x)
-            hidden = hidden + self.linear(path, index, "down_proj", mlp.down_proj, mlp.act_fn(gate) * up)
-        return self.model.lm_head(self.stack.norm(hidden))[0]
+        positions = torch.arange(start, start + len(token_ids))
+        hidden = self.embed(token_ids)
+        for index in range(self.num_layers):
+            q, k, v0, x = self.project(path, index, hidden, positions)
+            keys, values = cache(index, k, v0, x)
+            hidden = self.finish(path, index, hidden, q, keys, values, positions)
+        return self.model.lm_head(self.stack.norm(hidden))
 
-    def attend(self, q, keys, values, start, attn):
-        """q [H, n, d], keys and values [T, Hkv, d]; causal by position, within the layer's window."""
-        heads, n, d = q.shape
-        group = heads // keys.shape[1]
-        keys, values = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1)
-        scores = torch.einsum("hnd,thd->hnt", q, keys) * d**-0.5
+    def embed(self, token_ids):
+        return self.stack.embed_tokens(torch.tensor(list(token_ids)))
+
+    @torch.no_grad()
+    def project(self, path, index, hidden, positions):
+        """q [n, H, d], k and v0 [n, Hkv, d] and the projections' input x [n, D] of a layer with input `hidden`."""
+        layer, n = self.stack.layers[index], len(hidden)
+        attn = layer.self_attn
+        x = layer.input_layernorm(hidden)
+        q = self.linear(path, index, "q_proj", attn.q_proj, x).view(n, -1, attn.head_dim)
+        k = self.linear(path, index, "k_proj", attn.k_proj, x).view(n, -1, attn.head_dim)
+        v0 = getattr(attn.v_proj, "base_layer", attn.v_proj)(x).view(n, -1, attn.head_dim)
+        if hasattr(attn, "q_norm"):
+            q, k = attn.q_norm(q), attn.k_norm(k)
+        if getattr(attn, "use_rope", True):
+            cos, sin = self.stack.rotary_emb(hidden[None], position_ids=positions[None])
+            q, k = apply_rotary_pos_emb(q[None], k[None], cos, sin, unsqueeze_dim=2)
+            q, k = q[0], k[0]
+        return q, k, v0, x
+
+    @torch.no_grad()
+    def finish(self, path, index, hidden, q, keys, values, positions):
+        """The layer's output for rows with queries q [n, H, d] at `positions`, over keys and values [T, Hkv, d]."""
+        layer = self.stack.layers[index]
+        attn, mlp = layer.self_attn, layer.mlp
+        values = values.repeat_interleave(q.shape[1] // keys.shape[1], 1)
+        out = torch.einsum("hnt,thd->nhd", self.weights(q, keys, positions, attn), values).reshape(len(q), -1)
+        hidden = hidden + self.linear(path, index, "o_proj", attn.o_proj, out)
+        x = layer.post_attention_layernorm(hidden)
+        gate = self.linear(path, index, "gate_proj", mlp.gate_proj, x)
+        up = self.linear(path, index, "up_proj", mlp.up_proj, x)
+        return hidden + self.linear(path, index, "down_proj", mlp.down_proj, mlp.act_fn(gate) * up)
+
+    def weights(self, q, keys, positions, attn):
+        """Attention weights [H, n, T] of q [n, H, d] at `positions` over keys [T, Hkv, d] at 0..T-1.
+
+        Causal by position, within the layer's window.
+        """
+        heads, d = q.shape[1:]
+        keys = keys.repeat_interleave(heads // keys.shape[1], 1)
+        scores = torch.einsum("nhd,thd->hnt", q, keys) * d**-0.5
         window = getattr(attn, "sliding_window", None)
         if attn.__class__.__name__ == "MistralAttention":
             window = attn.config.sliding_window
-        rows = torch.arange(start, start + n)[:, None]
+        rows = positions[:, None]
         columns = torch.arange(len(keys))[None]
         hidden = columns > rows
         if window:
             hidden = hidden | (columns <= rows - window)
-        probs = scores.masked_fill(hidden, float("-inf")).softmax(-1)
-        return torch.einsum("hnt,thd->nhd", probs, values)
+        return scores.masked_fill(hidden, float("-inf")).softmax(-1)

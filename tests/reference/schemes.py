@@ -4,67 +4,8 @@ from functools import partial
 
 import torch
 
-from tests.reference.dense import DenseModel
-
-
-def grow(store, key, rows):
-    """Append rows to a named dense tensor and return it whole."""
-    store[key] = torch.cat([store[key], rows]) if key in store else rows
-    return store[key]
-
-
-class Reference:
-    """`turn(agent, context, forced)` returns the logits after the context and after each forced token but the last.
-
-    The last sampled token of a turn stays unread until the next turn.
-    """
-
-    def __init__(self, model: DenseModel, agents, preamble=()):
-        self.model, self.agents = model, list(agents)
-        self.token_ids = list(preamble)
-        self.preamble = len(preamble)
-        self.caches = {}  # (kind, layer, ...) -> dense tensor
-
-    def turn(self, agent, context, forced):
-        self.token_ids += context
-        logits = [self.read(agent)[-1]]
-        for token_id in forced[:-1]:
-            self.token_ids.append(token_id)
-            logits.append(self.read(agent)[-1])
-        self.finish(agent)
-        self.token_ids.append(forced[-1])
-        return torch.stack(logits)
-
-    def finish(self, agent):
-        pass
-
-    def settle(self):
-        pass
-
-    def length(self, key):
-        return len(self.caches[key]) if key in self.caches else 0
-
-
-class NonShared(Reference):
-    def owner(self, agent):
-        return agent
-
-    def read(self, agent):
-        owner = self.owner(agent)
-        start = self.length(("k", 0, owner))
-
-        def cache(layer, k, v0, x):
-            v = v0
-            if self.model.has_value_term(agent, layer):
-                v = v0 + self.model.value_term(agent, layer, x @ self.model.value_a(agent, layer).T)
-            return grow(self.caches, ("k", layer, owner), k), grow(self.caches, ("v", layer, owner), v)
-
-        return self.model.forward(agent, self.token_ids[start:], start, cache)
-
-
-class FullShared(NonShared):
-    def owner(self, agent):
-        return "shared"
+from tests.reference.full import FullShared, NonShared, Reference, grow
+from tests.reference.selective import CacheBlend, DroidSpeak, RelayCaching
 
 
 class PreLRShared(Reference):
@@ -214,5 +155,14 @@ REFERENCES = {
     "rebase_shared:db,pivot=action": partial(ReBaseShared, pivot="action"),
     "rebase_shared:auto,pivot=plan": partial(ReBaseShared, pivot="plan"),
     "rebase_shared:fused,pivot=reflect,adapted_tail=3": partial(ReBaseShared, pivot="reflect", tail=3),
+    "droidspeak": partial(DroidSpeak, layers=(1,)),
+    "droidspeak:layers=0-1": partial(DroidSpeak, layers=(0, 1)),
+    "droidspeak_scattered": partial(DroidSpeak, layers=(1,)),
+    "droidspeak_scattered:layers=0+2": partial(DroidSpeak, layers=(0, 2)),
+    "cacheblend": CacheBlend,
+    "cacheblend:ratio=0.7": partial(CacheBlend, ratio=0.7),
+    "relay_caching": partial(RelayCaching, first=1, last=1, detect=1),
+    "relay_caching:layers=0-2,ratio=0.8": partial(RelayCaching, first=0, last=2, detect=1, ratio=0.8),
+    "relay_caching:layers=1-2,detect=2": partial(RelayCaching, first=1, last=2, detect=2),
 }
 """By the name a user would give the scheme."""

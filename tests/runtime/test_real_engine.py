@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from agentrt.engine import Engine
+from agentrt.errors import ForkedError, UsageError
 from agentrt.model.backbone import Backbone
 from agentrt.model.tiny import tiny_adapter, tiny_model
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RunFinished
 from agentrt.schemes.make import make_scheme
 from agentrt.testing import ByteTokenizer
+from tests.forks import in_child
 
 from .conftest import MakeTeam
 
@@ -60,8 +62,10 @@ def test_closing_the_iterator_stops_the_engine_and_frees_the_session(
         events = rt.stream("q")
         next(event for event in events if event.event == "token")
         events.close()  # type: ignore[attr-defined]  # it is a generator
-    assert engine.stats().sessions == 0
-    assert engine.stats().held_bytes == 0
+    stats = engine.stats()
+    assert (stats.sessions, stats.preambles_kept) == (0, 1)
+    row_bytes = sum(plane.spec.row_bytes for plane in engine._store.planes.values())
+    assert stats.held_bytes == len(b"Answer the question.\n") * row_bytes, "the preamble, for the next session"
 
 
 def test_a_turn_that_would_not_fit_the_context_is_not_started(
@@ -72,3 +76,44 @@ def test_a_turn_that_would_not_fit_the_context_is_not_started(
     finished = events[-1]
     assert isinstance(finished, RunFinished)
     assert finished.status == "limit:context"
+
+
+def test_a_question_that_can_never_fit_ends_at_the_limit_and_the_engine_goes_on(
+    engine: Engine, make_team: MakeTeam, corpus: Path
+) -> None:
+    team = make_team(SAMPLED, SHORT, ("max_steps: 6", "max_steps: 1"))
+    with Runtime(team, engine=engine, corpus=corpus) as rt:
+        long = rt.run("why " * 5_000)
+        assert (long.status, long.answer, long.usage) == ("limit:context", None, {})
+        assert rt.run("Where was she born?").usage["plan"].turns > 0
+    assert engine.stats().sessions == 0
+
+
+def test_a_team_whose_adapter_the_engine_lacks_is_told_so(engine: Engine, make_team: MakeTeam, corpus: Path) -> None:
+    team = make_team(("reflect: {adapter: none}", "reflect: {adapter: adapters/reflect}"))
+    with (
+        pytest.raises(UsageError, match="no adapter 'reflect' for role 'reflect'"),
+        Runtime(team, engine=engine, corpus=corpus) as rt,
+    ):
+        rt.run("q")
+    assert engine.health().ok
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_run_in_a_forked_process_is_a_typed_error_and_the_parent_goes_on(
+    engine: Engine, make_team: MakeTeam, corpus: Path
+) -> None:
+    with Runtime(make_team(SAMPLED, SHORT), engine=engine, corpus=corpus) as rt:
+
+        def child() -> str:
+            try:
+                rt.run("q")
+            except ForkedError as error:
+                rt.close()
+                return f"{error} {rt.health().status}"
+            return "it ran"
+
+        said = in_child(child)
+        assert "load an engine in each process" in said
+        assert said.endswith("closed")
+        assert rt.run("q").error is None

@@ -8,6 +8,7 @@ import torch
 from tests.models import AGENTS, FAMILIES, make, random_turns
 from tests.reference.dense import DenseModel
 from tests.reference.registry import REFERENCES
+from tests.reference.selective import Selective
 from tests.rig import Rig
 
 TOLERANCE = 2e-5
@@ -25,6 +26,9 @@ def compare_caches(rig, reference, scheme, agents=AGENTS):
     reference.settle()
     layers = range(reference.model.num_layers)
     length = len(rig.trajectory) - 1
+    if isinstance(reference, Selective):
+        compare_repairs(rig, reference)
+        return
     if scheme in ("non_shared", "full_shared", "own_kv", "neutral_prefix:native", "neutral_prefix:early"):
         owners = ["shared"] if scheme == "full_shared" else agents
         for owner in (o for o in owners if ("k", 0, o) in reference.caches):
@@ -45,6 +49,24 @@ def compare_caches(rig, reference, scheme, agents=AGENTS):
                 column = rig.dense(f"lr:{agent}", "lr", layer)
                 expected = reference.caches["lr", layer, agent]
                 assert_close(column[:, : expected.shape[1]], expected, ("lr", agent, layer))
+
+
+def compare_repairs(rig, reference):
+    """The shared cache, and every agent's own rows: which positions they are of, and what they hold."""
+    found = {}
+    for layer in range(reference.model.num_layers):
+        for part in ("k", "v"):
+            assert_close(rig.dense("shared", part, layer), reference.caches[part, layer, "shared"], (part, layer))
+        for name, places in rig.sharing._places.items():
+            plane, agent = name.split("/")
+            positions = torch.cat([each.positions for each in places])
+            if layer in rig.store.planes[plane].spec.layers and len(positions):
+                rows = reference.repaired[agent, layer]
+                found[agent, layer] = positions.tolist()
+                for index, part in enumerate(("k", "v")):
+                    want = torch.stack([rows[position][index] for position in positions.tolist()])
+                    assert_close(rig.dense(name, part, layer), want, (name, part, layer))
+    assert found == {key: sorted(rows) for key, rows in reference.repaired.items() if rows}
 
 
 @pytest.mark.parametrize("scheme", REFERENCES)

@@ -59,6 +59,10 @@ def test_with_b_zero_every_scheme_is_the_stock_model(tmp_path, scheme, family):
         "neutral_prefix:native",
         "rebase_shared:lp,lp_at=handover",
         "rebase_shared:auto,pivot=action",
+        "droidspeak",
+        "droidspeak_scattered:layers=0+2",
+        "cacheblend",
+        "relay_caching",
     ],
 )
 @pytest.mark.parametrize("family", FAMILIES)
@@ -95,7 +99,21 @@ def test_non_shared_is_transformers_and_peft_for_every_agent(tmp_path, family):
         assert_close(got, rows_of(ids, start, context, forced, peft_logits(dense, agent, ids)), agent)
 
 
-@pytest.mark.parametrize("scheme", ["full_shared", "base_lr_shared", "pre_lr_shared"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "full_shared",
+        "base_lr_shared",
+        "pre_lr_shared",
+        "droidspeak:layers=0-1",
+        "droidspeak_scattered:layers=0+2",
+        "cacheblend:ratio=0",
+        "cacheblend",
+        "cacheblend:ratio=0.9",
+        "relay_caching:ratio=0",
+        "relay_caching:layers=0-2,ratio=0.9",
+    ],
+)
 def test_identical_weights_under_three_names_equal_non_shared(tmp_path, scheme):
     model, folders = make(tmp_path / "one")
     same = {agent: shutil.copytree(folders["plan"], tmp_path / agent) for agent in AGENTS}
@@ -203,15 +221,23 @@ def test_bytes_held_equal_the_formula(tmp_path, scheme):
     """SCHEMES.md section 8, byte for byte, after every turn and inside one.
 
     A private tail costs memory only where the base path works beside it: afterwards, it takes the tail's place.
+    For the selective schemes the middle one of three layers is the middle third.
     """
     model, folders = make(tmp_path, r=4, shared_a=scheme == "base_lr_shared")
     scheme = NAMED.get(scheme, scheme)
     rig = Rig(model, folders, scheme)
     layers, kv_heads, d, e, rank = 3, 2, 8, 4, 4
-    kv, lr = 2 * layers * kv_heads * d * e, layers * 3 * rank * e
+    kv, lr, state = 2 * layers * kv_heads * d * e, layers * 3 * rank * e, 48 * e
+    layer_kv = kv // layers
+    unread, kept = dict.fromkeys(AGENTS, 0), dict.fromkeys(AGENTS, 0)
+    kept_tail = 0
     seen = dict.fromkeys(AGENTS, 0)
     for agent, context, forced in random_turns(seed=12):
         start = rig.trajectory.num_processed
+        new = start - seen[agent]
+        unread[agent] += new
+        kept[agent] += int(0.3 * new)
+        kept_tail += max(int(0.3 * new), min(10, new))
         rig.store.reset_peak()
         rig.turn(agent, context, forced)
         total = rig.trajectory.num_processed
@@ -227,9 +253,14 @@ def test_bytes_held_equal_the_formula(tmp_path, scheme):
             "neutral_prefix:question": total * kv,
             "neutral_prefix:question,schedule=db": total * kv,
             "rebase_shared:db": total * (kv + lr),
+            "droidspeak": total * (kv + state) + sum(unread.values()) * layer_kv,
+            "droidspeak_scattered": total * (kv + state) + sum(unread.values()) * layer_kv,
+            "cacheblend": total * kv + (2 * sum(unread.values()) + sum(kept.values())) * layer_kv,
+            "relay_caching": total * kv + kept_tail * layer_kv,
         }[scheme]
         assert rig.store.held_bytes == expected
         private = (total - start) * kv if scheme.endswith("db") else 0
+        private = new * state if scheme in ("cacheblend", "relay_caching") else private
         assert rig.store.peak_bytes == expected + private
 
 
@@ -290,11 +321,13 @@ def capture_value_inputs(model, folders, path, ids):
     return seen
 
 
-@pytest.mark.parametrize("scheme", ["base_shared", "pre_lr_shared", "rebase_shared"])
+@pytest.mark.parametrize("scheme", ["base_shared", "pre_lr_shared", "rebase_shared", "droidspeak", "cacheblend"])
 def test_roles_may_have_any_names(tmp_path, scheme):
-    """ "base", "private" and "stale" are names of tapes too."""
+    """ "base", "private", "shared" and "states" are names of tapes too."""
     model, folders = make(tmp_path)
-    names = dict(zip(AGENTS, ("base", "private", "stale"), strict=True))
+    selective = scheme in ("droidspeak", "cacheblend")
+    tapes = ("shared", "states", "kept/plan") if selective else ("base", "private", "stale")
+    names = dict(zip(AGENTS, tapes, strict=True))
     ours = Rig(model, folders, scheme)
     renamed = Rig(model, {names[agent]: folder for agent, folder in folders.items()}, scheme)
     for agent, context, forced in random_turns(seed=15):

@@ -34,6 +34,14 @@ def test_options_may_stand_behind_the_name_or_beside_it():
         ("rebase_shared", {"shedule": "lp"}, "no option 'shedule'.*did you mean 'schedule'"),
         ("non_shared", {"schedule": "lp"}, "non_shared has no option 'schedule'"),
         ("", {}, "name is missing"),
+        ("cacheblend:ratio=1.5", {}, r"cacheblend: ratio is 1.5; write a number from 0 to 1"),
+        ("relay_caching:ratio=-0.1", {}, r"relay_caching: ratio is -0.1; write a number from 0 to 1"),
+        ("cacheblend:ratio=yes", {}, "ratio is 'yes'"),
+        ("droidspeak:layers=midle", {}, "unknown layer set 'midle'; write middle, spread, all, none, a range such as"),
+        ("droidspeak:layers=4-", {}, "unknown layer set '4-'"),
+        ("relay_caching:detect=first", {}, "detect is 'first'; write `auto` or the number of a layer"),
+        ("droidspeak_scattered", {"layers": [0, "x"]}, "is no list of numbers"),
+        ("cacheblend:layers=0-1", {}, "cacheblend has no option 'layers'"),
     ],
 )
 def test_unknown_schemes_and_options_are_refused_by_name(name, options, message):
@@ -47,3 +55,11 @@ def test_what_only_the_adapters_can_tell_is_refused_when_they_are_known(tmp_path
         Rig(model, folders, "base_lr_shared")
     with pytest.raises(SchemeError, match="pivot 'critic' is not a role with an adapter; roles: plan, action, reflect"):
         Rig(model, folders, "rebase_shared:lp,pivot=critic")
+    for scheme, message in {
+        "droidspeak:layers=1-3": "droidspeak: layers 1-3 has layer 3, but the model's layers are 0-2",
+        "droidspeak_scattered:layers=0+7": "layers 0.7 has layer 7, but the model's layers are 0-2",
+        "droidspeak:layers=0+2": r"layers 0\+2 have gaps; write one range, e.g. layers=0-2, or use droidspeak_sc",
+        "relay_caching:layers=1-2,detect=0": "detect is 0; the repaired layers are 1-2, choose one of them",
+    }.items():
+        with pytest.raises(SchemeError, match=message):
+            Rig(model, folders, scheme)

@@ -87,10 +87,10 @@ def test_questions_that_cannot_be_used_are_named_and_the_rest_is_kept(tmp_path: 
     assert [fact.sentence for fact in usable[0].facts] == ["It has a minster."]
     assert [one.id for one in skipped] == ["q1", "q2", "q3", "q4"]
     assert skipped[0].reason == "its answer is on none of its pages: 'castle'"
-    assert "no answer" in skipped[3].reason
+    assert skipped[3].reason.startswith("its answer cannot be used: ")
     assert skip_counts([*skipped, Skipped("q9", "its page is not in the corpus: 'Rome'")]) == {
-        "it has no answer": 1,
         "it has no supporting facts": 1,
+        "its answer cannot be used": 1,
         "its answer is on none of its pages": 1,
         "its page is not in the corpus": 2,
     }
@@ -101,5 +101,5 @@ def test_a_line_that_is_no_question_is_an_error_with_its_place(tmp_path: Path) -
     corpus.write_text(json.dumps({"title": "Ulm", "sentences": ["Ulm is a city."]}) + "\n")
     path = tmp_path / "questions.jsonl"
     path.write_text("\n[1]\n")
-    with pytest.raises(DataError, match=r"questions\.jsonl:2: not a JSON question \(a list"):
+    with pytest.raises(DataError, match=r"questions\.jsonl:2: a row must be a JSON object, not int"):
         read_questions(path, open_corpus(corpus, tmp_path / "cache"))

@@ -35,6 +35,7 @@ class ToolFailed(Exception):  # noqa: N818 - a fact about the call, named as the
     """The tool could not do its work. `hint` says what the user can do; no message holds a secret.
 
     `retryable` is for failures that may pass by themselves; `retry_after_s` is the wait the service asked for.
+    `told` is what the model reads in place of an observation, where its adapter has learned a text for that.
     """
 
     def __init__(
@@ -45,15 +46,18 @@ class ToolFailed(Exception):  # noqa: N818 - a fact about the call, named as the
         retryable: bool = False,
         hint: str = "",
         retry_after_s: float | None = None,
+        told: str = "",
     ) -> None:
         super().__init__(message)
+        self.message = message
         self.kind: FailureKind = kind
         self.retryable = retryable
         self.hint = hint
         self.retry_after_s = retry_after_s
+        self.told = told
 
     def __str__(self) -> str:
-        return f"{self.kind}: {super().__str__()}" + (f" ({self.hint})" if self.hint else "")
+        return f"{self.kind}: {self.message}" + (f" ({self.hint})" if self.hint else "")
 
 
 class Tool(Protocol):

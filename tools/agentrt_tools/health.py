@@ -21,6 +21,11 @@ class ToolHealth:
         """Calls that failed, of any kind."""
         return sum(self.failures.values())
 
+    @property
+    def locked_out(self) -> int:
+        """Calls that failed for want of a valid key or of credits, and will fail again."""
+        return self.failures.get("auth", 0) + self.failures.get("quota", 0)
+
     def __add__(self, other: "ToolHealth") -> "ToolHealth":
         kinds = sorted({*self.failures, *other.failures})
         return ToolHealth(

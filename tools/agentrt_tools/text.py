@@ -1,14 +1,16 @@
 """Make text from outside fit for a model: one line, within a token budget, unable to forge the runtime's own marks."""
 
 import re
+import textwrap
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from agentrt_tools.lookalikes import INVISIBLE, fold_lookalikes
 from agentrt_tools.sentences import split_sentences
 
-__all__ = ["TRUNCATED", "clip", "neutralise", "one_line", "split_sentences"]
+__all__ = ["TRUNCATED", "clip", "neutralise", "one_line", "shorten", "split_sentences"]
 
 TRUNCATED: Final = " [truncated]"
 
@@ -24,11 +26,19 @@ def one_line(text: str) -> str:
     return " ".join("".join(" " if kind == "Cc" else char for char, kind in kept if kind not in _DROPPED).split())
 
 
+def shorten(text: str, chars: int) -> str:
+    """The words that fit `chars` on one line, with "…" in place of the others; one word too long is cut."""
+    line = one_line(text)
+    if len(line) <= chars:
+        return line
+    return (textwrap.shorten(line, chars, placeholder=" …") if chars > 1 else "") or line[: max(chars - 1, 0)]
+
+
 def neutralise(text: str, labels: Iterable[str] = (), special: Iterable[str] = ()) -> str:
     """One line in which no `labels` ("Action:") and no `special` tokens ("<|im_end|>") are left.
 
-    A label with a colon loses it ("Action - "), also when written with other case, blanks, emphasis or a
-    look-alike colon; one without a colon is broken up. `<|` and `|>` go whether listed or not. The text
+    A label with a colon loses it ("Action - "), also when written with other case, blanks, emphasis, invisible
+    or look-alike characters; one without a colon is broken up. `<|` and `|>` go whether listed or not. The text
     stays readable, and what a reader would see there is still there.
     """
     text = one_line(text).replace("<|", "(").replace("|>", ")")
@@ -85,8 +95,13 @@ def _without_label(text: str, label: str) -> str:
     stem = label.rstrip(_COLONS + " ")
     if not stem or stem == label:
         return text.replace(label, _broken(label))
-    words = r"[\s*_`]*".join(re.escape(word) for word in stem.split())
-    return re.sub(rf"({words})[\s*_`]*[{_COLONS}]+", r"\1 -", text, flags=re.IGNORECASE)
+    between = rf"(?:[\s*_`]|{INVISIBLE})*"
+    words = between.join("".join(f"{re.escape(char)}{INVISIBLE}*" for char in word) for word in stem.split())
+    kept, at = [], 0
+    for match in re.finditer(rf"({words}){between}[{_COLONS}]+", fold_lookalikes(text), re.IGNORECASE):
+        kept += [text[at : match.end(1)], " -"]
+        at = match.end()
+    return "".join([*kept, text[at:]])
 
 
 def _broken(token: str) -> str:

@@ -5,10 +5,13 @@ import re
 import unicodedata
 from typing import Final
 
+from agentrt_tools.text import shorten
+
 _QUOTES: Final = str.maketrans(
     "\u2018\u2019\u02bc`\u201c\u201d\u201e\u2013\u2014\u2212_",
     "''''\"\"\"--- ",
 )
+_ECHO_CHARS: Final = 100  # of the model's own argument in a message to it
 _QUALIFIED: Final = re.compile(r"(.*\S)\s+\([^()]*\)$")
 
 
@@ -20,6 +23,11 @@ def storable(text: str) -> str:
 def clean_title(text: str) -> str:
     """The title as shown: HTML entities read ("&amp;"), blanks collapsed. Titles in results have this form."""
     return " ".join(storable(html.unescape(text)).split())
+
+
+def echo(argument: str) -> str:
+    """The model's own argument as a message to it shows it."""
+    return shorten(clean_title(argument), _ECHO_CHARS)
 
 
 def fold(text: str) -> str:

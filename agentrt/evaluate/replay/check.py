@@ -79,7 +79,7 @@ class Checker:
         """Play the prefix under `scheme`. Nothing is raised for a scheme that computes something else."""
         dtype = self._backbone.dtype
         tolerance = TOLERANCES[dtype]
-        episode = define(scheme, self._trace.spans, self._ids)
+        episode = self._define(scheme)
         if episode is None:
             return Check(False, None, tolerance, None, 0, f"{scheme.name} has no dense definition to be held against")
         wanted = self._dense(episode)
@@ -97,11 +97,14 @@ class Checker:
         )
         return Check(False, error, tolerance, separation, len(wanted), reason)
 
+    def _define(self, scheme: Scheme) -> Episode | None:
+        return define(scheme, self._trace.spans, self._ids, self._backbone.layout(self._adapters))
+
     def _known(self) -> list[tuple[Episode, torch.Tensor]]:
         """Definitions to tell a scheme apart from, and what they give; computed once."""
         if not self._others:
             for name in _OTHERS:
-                episode = define(make_scheme(name), self._trace.spans, self._ids)
+                episode = self._define(make_scheme(name))
                 assert episode is not None
                 self._others.append((episode, self._dense(episode)))
         return self._others

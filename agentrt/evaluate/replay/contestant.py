@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from agentrt.engine import Engine, EngineConfig
+from agentrt.engine import Engine, EngineConfig, Session, Turn
 from agentrt.evaluate.replay.trace import Trace
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
@@ -26,6 +26,18 @@ class Run(NamedTuple):
     prefill_rows: int
     neutral_rows: int
     decode_rows: int
+    repaired_layer_rows: int = 0
+    """Rows of repairs, counted once for each layer they enter."""
+
+
+def submit_call(session: Session, trace: Trace, contexts: Sequence[Sequence[int]], index: int) -> Turn:
+    """Submit call `index` of a trajectory to its session.
+
+    A call samples one token more than it feeds. That token is the first of the next call's context, so each call
+    feeds as many tokens as the trace says, and no pass is waited for that the engine itself does not wait for.
+    """
+    call, context = trace.calls[index], contexts[index]
+    return session.turn(call.agent, context[1:] if index else context, Sampling(max_new_tokens=call.decode + 1))
 
 
 class Contestant(Protocol):
@@ -64,20 +76,15 @@ class EngineContestant:
         self.engine = Engine(backbone, adapters, scheme, config=EngineConfig(max_context=limit, ride_rows=ride_rows))
 
     def play(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> Run:
-        """Calls follow each other at once, as an agent loop without tools would send them.
-
-        A call samples one token more than it feeds. That token is the first of the next call's context, so each call
-        feeds as many tokens as the trace says, and no pass is waited for that the engine itself does not wait for.
-        """
+        """Calls follow each other at once, as an agent loop without tools would send them."""
         engine = self.engine
         engine.reset_peak()
         before = engine.stats()
         session = engine.session()
         usages = []
         start = time.perf_counter()
-        for index, (call, context) in enumerate(zip(trace.calls, contexts, strict=True)):
-            new = context[1:] if index else context
-            usages.append(session.turn(call.agent, new, Sampling(max_new_tokens=call.decode + 1)).result.usage)
+        for index, call in enumerate(trace.calls):
+            usages.append(submit_call(session, trace, contexts, index).result.usage)
             if call.tool and tool_wait_s:
                 time.sleep(tool_wait_s)
         session.settle()
@@ -95,6 +102,7 @@ class EngineContestant:
             prefill_rows=after.prefill_rows - before.prefill_rows,
             neutral_rows=after.neutral_rows - before.neutral_rows,
             decode_rows=after.decode_rows - before.decode_rows,
+            repaired_layer_rows=after.repaired_layer_rows - before.repaired_layer_rows,
         )
 
     def close(self) -> None:

@@ -9,21 +9,27 @@ from typing import Any, Final
 
 import torch
 
+from agentrt.cache.layout import Layout
 from agentrt.evaluate.replay.formulas import bytes_per_token
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.schemes import Scheme
+from agentrt.schemes.selective import Selective
+
+RATIO_COUNTS: Final = "tokens that others wrote since the agent last acted, rounded down; new tokens are no part of it"
 
 _PACKAGES: Final = ("agentrt", "torch", "transformers", "peft", "triton")
 
 
 def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[str, Any]:
-    """Scheme and options, cache layout, content hashes, dtypes, device and versions, as plain JSON types."""
+    """Scheme and options, cache layout, content hashes, dtypes and kernels, as plain JSON types."""
     layout = backbone.layout(adapters)
     options = scheme.options()
     return {
         "options": options,
         "lp_at": options.get("lp_at"),
+        "ratio_counts": RATIO_COUNTS if "ratio" in options else None,
+        "repaired_layers": _repaired_layers(scheme, layout),
         "lr_dtype": str(layout.lr_dtype).removeprefix("torch."),
         "layout": {
             "unit": "one slot a token and plane; segments that double, never moved",
@@ -35,7 +41,15 @@ def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[st
             name: {"hash": adapters.hashes[name], "value_rank": adapters.ranks[name]} for name in adapters.names
         },
         "dtype": str(backbone.dtype).removeprefix("torch."),
+        "backend": backbone.backend,
     }
+
+
+def _repaired_layers(scheme: Scheme, layout: Layout) -> dict[str, list[int]] | None:
+    """By plane, for the selective schemes."""
+    if not isinstance(scheme, Selective):
+        return None
+    return {plane: list(layers) for plane, layers in scheme.plane_layers(layout).repaired.items()}
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:

@@ -7,9 +7,13 @@ this is what the engine's results are held against.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from agentrt.cache.layout import Layout
+from agentrt.evaluate.replay.repairs import define_repair
 from agentrt.evaluate.replay.trace import Span
-from agentrt.model.dense import Rows
+from agentrt.model.dense import Entry, Rows
+from agentrt.model.patches import Patch
 from agentrt.schemes import Scheme
+from agentrt.schemes.selective import Selective
 from agentrt.trajectory import NEUTRAL
 
 
@@ -23,8 +27,9 @@ class Episode(NamedTuple):
 class Builder:
     """Collects rows; a row is known by its number. Lists of rows are indexed by position."""
 
-    def __init__(self, token_ids: Sequence[int]) -> None:
+    def __init__(self, token_ids: Sequence[int], layout: Layout) -> None:
         self._ids = token_ids
+        self.layout = layout
         self._count = 0
         self.rows: list[Rows] = []
         self.answers: list[list[int]] = []
@@ -33,10 +38,21 @@ class Builder:
         """Numbers of the next `end - start` rows."""
         return list(range(self._count, self._count + end - start))
 
-    def add(self, path: str, start: int, end: int, sources: Sequence[int], low_rank: Sequence[int] | None) -> None:
+    def add(
+        self,
+        path: str,
+        start: int,
+        end: int,
+        sources: Sequence[int],
+        low_rank: Sequence[int] | None,
+        *,
+        patches: Sequence[Patch] = (),
+        enters: Entry | None = None,
+    ) -> None:
         """Rows of `path` for positions `[start, end)`, numbered as `number` said."""
         reads = None if low_rank is None else tuple(low_rank)
-        self.rows.append(Rows(path, start, tuple(self._ids[start:end]), tuple(sources), reads))
+        ids = tuple(self._ids[start:end])
+        self.rows.append(Rows(path, start, ids, tuple(sources), reads, tuple(patches), enters))
         self._count += end - start
 
     def answer(self, span: Span, own: Sequence[int]) -> None:
@@ -44,12 +60,12 @@ class Builder:
         self.answers.append(list(own[-(span.end - span.read) - 1 :]))
 
 
-def define(scheme: Scheme, spans: Sequence[Span], token_ids: Sequence[int]) -> Episode | None:
+def define(scheme: Scheme, spans: Sequence[Span], token_ids: Sequence[int], layout: Layout) -> Episode | None:
     """The episode `spans` over `token_ids` under `scheme`; None for a scheme that is not defined here."""
     definition = _DEFINITIONS.get(scheme.name)
     if definition is None:
         return None
-    builder = Builder(token_ids)
+    builder = Builder(token_ids, layout)
     definition(builder, scheme, spans)
     return Episode(builder.rows, builder.answers)
 
@@ -128,6 +144,26 @@ def _rebase_shared(build: Builder, scheme: Scheme, spans: Sequence[Span]) -> Non
         before = span.agent
 
 
+def _selective(build: Builder, scheme: Scheme, spans: Sequence[Span]) -> None:
+    """As full_shared; but first a speaker computes some of what it has not read again, and reads that instead."""
+    assert isinstance(scheme, Selective)
+    shared: list[int] = []
+    read: dict[str, int] = {}
+    patches: dict[str, list[Patch]] = {span.agent: [] for span in spans}
+    for span in spans:
+        agent, start = span.agent, read.get(span.agent, 0)
+        if start < span.start:
+            repair = define_repair(scheme, build.layout, start, build.number(start, span.start))
+            patches[agent] += repair.patches
+            enters = None if repair.enters_at is None else Entry(repair.enters_at, tuple(shared[start : span.start]))
+            build.add(agent, start, span.start, shared, None, patches=patches[agent], enters=enters)
+        own = build.number(span.start, span.end)
+        shared += own
+        build.add(agent, span.start, span.end, shared, None, patches=patches[agent])
+        build.answer(span, own)
+        read[agent] = span.end
+
+
 def _neutral_prefix(build: Builder, scheme: Scheme, spans: Sequence[Span]) -> None:
     """The neutral path computes every token; a speaker reads that up to its call's start, or to the last token of its
     context, and its own rows, with its own term, from there. Without a preamble early is native."""
@@ -156,6 +192,10 @@ _DEFINITIONS: Final[Mapping[str, Callable[[Builder, Scheme, Sequence[Span]], Non
     "base_lr_shared": _pre_lr_shared,  # with a shared A, which it requires, one column is every agent's
     "pre_lr_shared": _pre_lr_shared,
     "rebase_shared": _rebase_shared,
+    "droidspeak": _selective,
+    "droidspeak_scattered": _selective,
+    "cacheblend": _selective,
+    "relay_caching": _selective,
     "neutral_prefix": _neutral_prefix,
     "own_kv": _non_shared,
 }

@@ -20,11 +20,15 @@ def core_schemes(calls: Sequence[Call]) -> list[str]:
 
 
 def all_schemes(calls: Sequence[Call]) -> list[str]:
-    """`core`, the other schedules and boundaries, and every other scheme there is."""
+    """`core`, the other schedules and boundaries, and every other scheme there is.
+
+    droidspeak_scattered with scattered layers: with its default it would run as droidspeak.
+    """
     boundaries = [f"neutral_prefix:{each}" for each in ("question", "full")]  # without a preamble the others are native
     core = [*core_schemes(calls), f"{REBASE}:fused", f"{REBASE}:lp,lp_at=handover", *boundaries]
     named = {parse_scheme(each).name for each in core}
-    return [*core, *(name for name in SCHEMES if name not in named)]
+    spelled = {"droidspeak_scattered": "droidspeak_scattered:layers=spread"}
+    return [*core, *(spelled.get(name, name) for name in SCHEMES if name not in named)]
 
 
 def parse_schemes(text: str, calls: Sequence[Call]) -> list[str]:

@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from agentrt.cache.layout import Layout
+from agentrt.evaluate.replay.repairs import repairs
 from agentrt.evaluate.replay.trace import Span, Trace
 from agentrt.schemes import Scheme
+from agentrt.schemes.selective import Selective
 
 
 class Expected(NamedTuple):
@@ -15,6 +17,7 @@ class Expected(NamedTuple):
     neutral_rows: int
     decode_rows: int
     kv_bytes_peak: int
+    repaired_layer_rows: int = 0
 
 
 class Sizes(NamedTuple):
@@ -35,6 +38,10 @@ def expected(scheme: Scheme, trace: Trace, layout: Layout, *, riding: bool = Fal
 
     `riding`: the engine leaves room in decode steps (`ride_rows`).
     """
+    decode = sum(call.decode for call in trace.calls)
+    if isinstance(scheme, Selective):
+        repaired, peak = repairs(scheme, trace.spans, layout)
+        return Expected(_new_tokens(trace.spans), 0, decode, peak, repaired)
     formula = _FORMULAS.get(scheme.name)
     if formula is None:
         return None
@@ -42,7 +49,7 @@ def expected(scheme: Scheme, trace: Trace, layout: Layout, *, riding: bool = Fal
     prefill, neutral, peak = formula(
         scheme, trace.spans, Sizes(layout.kv_spec().row_bytes, columns, riding and scheme.rides)
     )
-    return Expected(prefill, neutral, sum(call.decode for call in trace.calls), peak)
+    return Expected(prefill, neutral, decode, peak)
 
 
 def bytes_per_token(scheme: Scheme, layout: Layout) -> dict[str, int]:

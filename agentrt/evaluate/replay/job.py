@@ -15,7 +15,7 @@ from agentrt.evaluate.replay.declare import declare, describe_machine
 from agentrt.evaluate.replay.entrants import is_group
 from agentrt.evaluate.replay.formulas import expected
 from agentrt.evaluate.replay.measure import Measured, measure
-from agentrt.evaluate.replay.plan import ReplayPlan, variants
+from agentrt.evaluate.replay.plan import ReplayPlan, Variant, variants
 from agentrt.evaluate.replay.result import Outcome, judge
 from agentrt.evaluate.replay.sets import AdapterSets
 from agentrt.evaluate.replay.trace import Trace, build_trace
@@ -50,6 +50,14 @@ class LeftOut:
     reason: str
 
 
+class Field(NamedTuple):
+    """Who takes part, and who may not."""
+
+    entrants: list[Entrant]
+    left_out: list[LeftOut]
+    adapter_source: str
+
+
 def run_replay(backbone: Backbone, plan: ReplayPlan, report: Report = silent) -> Iterator[list[Finding] | LeftOut]:
     """Yield each scheme left out, then, per variant and context, the findings of all schemes side by side.
 
@@ -57,22 +65,49 @@ def run_replay(backbone: Backbone, plan: ReplayPlan, report: Report = silent) ->
     """
     contexts = plan.contexts or plan.trace.contexts
     for variant in variants(plan):
-        with tempfile.TemporaryDirectory() as folder:
-            traces = [build_trace(plan.trace, plan.name, context, variant.agents) for context in contexts]
-            sets = AdapterSets(backbone, plan, variant, Path(folder))
-            entrants = []
-            for label in variant.labels:
-                scheme = make_scheme(label)
-                adapters = sets.of(scheme)
-                try:
-                    scheme.allow(backbone.layout(adapters))
-                except SchemeError as error:
-                    if not is_group(plan.schemes):
-                        raise
-                    yield LeftOut(label, str(error))
-                else:
-                    entrants.append(Entrant(label, scheme, adapters))
-        yield from compare(backbone, plan, traces, entrants, sets.source, variant.group, report)
+        traces = [build_trace(plan.trace, plan.name, context, variant.agents) for context in contexts]
+        field = find_entrants(backbone, plan, variant)
+        yield from field.left_out
+        yield from compare(backbone, plan, traces, field.entrants, field.adapter_source, variant.group, report)
+
+
+def find_entrants(backbone: Backbone, plan: ReplayPlan, variant: Variant) -> Field:
+    """The schemes of a variant with their adapters.
+
+    Raises SchemeError for a scheme asked for by name that these adapters do not allow.
+    """
+    entrants: list[Entrant] = []
+    left_out: list[LeftOut] = []
+    with tempfile.TemporaryDirectory() as folder:
+        sets = AdapterSets(backbone, plan, variant, Path(folder))
+        for label in variant.labels:
+            scheme = make_scheme(label)
+            adapters = sets.of(scheme)
+            try:
+                scheme.allow(backbone.layout(adapters))
+            except SchemeError as error:
+                if not is_group(plan.schemes):
+                    raise
+                left_out.append(LeftOut(label, str(error)))
+            else:
+                entrants.append(Entrant(label, scheme, adapters))
+    return Field(entrants, left_out, sets.source)
+
+
+def check_entrants(
+    backbone: Backbone, entrants: Sequence[Entrant], trace: Trace, seed: int, report: Report = silent
+) -> dict[str, Check]:
+    """Whether each scheme computes what it should, by label."""
+    checks: dict[str, Check] = {}
+    checkers: dict[str, Checker] = {}
+    for index, (label, scheme, adapters) in enumerate(entrants):
+        report(CHECKING, index, len(entrants))
+        key = adapters.content_hash
+        if key not in checkers:
+            checkers[key] = Checker(backbone, adapters, trace, seed=seed)
+        checks[label] = checkers[key].check(scheme)
+    report(CHECKING, len(entrants), len(entrants))
+    return checks
 
 
 def compare(
@@ -85,16 +120,8 @@ def compare(
     report: Report = silent,
 ) -> Iterator[list[Finding]]:
     """Check the entrants once, then run them side by side on each trace; findings in the order of `entrants`."""
-    checks: dict[str, Check] = {}
-    checkers: dict[str, Checker] = {}
-    for index, (label, scheme, adapters) in enumerate(entrants):
-        report(CHECKING, index, len(entrants))
-        key = adapters.content_hash
-        if key not in checkers:
-            checkers[key] = Checker(backbone, adapters, traces[0], seed=plan.seed)
-        checks[label] = checkers[key].check(scheme)
-    report(CHECKING, len(entrants), len(entrants))
-    ride_rows = _ride_rows(backbone, plan, entrants)
+    checks = check_entrants(backbone, entrants, traces[0], plan.seed, report)
+    ride_rows = choose_ride_rows(backbone, plan, entrants)
     for trace in traces:
         stage = f"{trace.name}, C = {trace.context:,} {group}".rstrip()
         measured = _measure(backbone, plan, trace, entrants, ride_rows, stage, report)
@@ -120,7 +147,7 @@ def compare(
         ]
 
 
-def _ride_rows(backbone: Backbone, plan: ReplayPlan, entrants: Sequence[Entrant]) -> int:
+def choose_ride_rows(backbone: Backbone, plan: ReplayPlan, entrants: Sequence[Entrant]) -> int:
     """One figure for all entrants, so that they differ in nothing else."""
     riders = [entrant for entrant in entrants if entrant.scheme.rides]
     if not riders:

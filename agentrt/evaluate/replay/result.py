@@ -70,6 +70,7 @@ def to_record(outcome: Outcome, declared: Mapping[str, Any], group: str = "") ->
         "prefill_rows": run.prefill_rows,
         "neutral_rows": run.neutral_rows,
         "decode_rows": run.decode_rows,
+        "repaired_layer_rows": run.repaired_layer_rows,
         "expected": expected._asdict() if expected else None,
         "check": check._asdict(),
         "ratios": dict.fromkeys(Ratios._fields) if outcome.ratios is None else outcome.ratios._asdict(),

@@ -20,6 +20,7 @@ class Block(NamedTuple):
     v: torch.Tensor  # [T, Hkv, d]
     lr: torch.Tensor | None = None  # [T, r]
     wide: torch.Tensor | None = None  # [T, d]: lr, then anything, NaN too; lets one fused attention call read lr
+    mask: torch.Tensor | None = None  # [n or 1, T] added to scores, in q's dtype: who sees what, whatever the positions
 
     @property
     def end(self) -> int:
@@ -46,8 +47,9 @@ def lora_attention(
 ) -> torch.Tensor:
     """softmax(q kᵀ scale)(v + lr up) of queries at consecutive positions from `q_start`, causal.
 
-    q [n, H, d]; `blocks` cover positions `[0, q_start + n)` in order; up [r, Hkv, d], scaling included, in any
-    float dtype; `window`: a query sees its own and the `window - 1` positions before it.
+    q [n, H, d]; `blocks` cover positions `[0, q_start + n)`; up [r, Hkv, d], scaling included, in any float dtype;
+    `window`: a query sees its own and the `window - 1` positions before it. A block with a mask may hold any positions,
+    also of queries that skip some, and values in full.
     Returns [n, H, d] in q's dtype. Nothing the size of the keys is allocated when n * H < Hkv * d and the dtype
     is a half one.
     """
@@ -62,7 +64,11 @@ def lora_attention(
         return _decode(q, blocks, up, scale)
     grouped = q.view(n, kv_heads, heads // kv_heads, d).permute(1, 2, 0, 3)  # [Hkv, G, n, d]
     attend = _attend_fused if fused else _attend_plain
-    out, out_lr = _merge([attend(grouped, q_start, block, scale, window) for block in blocks], n)
+    partials = [
+        attend(grouped, q_start, block, scale, window) if block.mask is None else _attend_masked(grouped, block, scale)
+        for block in blocks
+    ]
+    out, out_lr = _merge(partials, n)
     if out_lr is not None and up is not None:
         flat = out_lr.reshape(kv_heads, -1, out_lr.shape[-1]).to(up.dtype)
         out = out + (flat @ up.transpose(0, 1)).view(out.shape)  # B once per query, not once per key
@@ -85,7 +91,7 @@ def _expand(blocks: Sequence[Block], up: torch.Tensor) -> list[Block]:
         v = block.v
         if block.lr is not None:
             v = torch.addmm(v.flatten(1), block.lr.to(flat.dtype), flat).view(v.shape)
-        expanded.append(Block(block.start, block.k, v))
+        expanded.append(Block(block.start, block.k, v, mask=block.mask))
     return expanded
 
 
@@ -94,7 +100,7 @@ def _visible(blocks: Sequence[Block], q_start: int, window: int) -> list[Block]:
     first = q_start - window + 1
     kept = []
     for block in blocks:
-        drop = max(0, first - block.start)
+        drop = max(0, first - block.start) if block.mask is None else 0
         if drop < len(block.k):
             rows = (part if part is None else part[drop:] for part in block[1:])
             kept.append(Block(block.start + drop, *rows) if drop else block)  # type: ignore[arg-type]
@@ -114,7 +120,7 @@ def _mask(
     hidden = positions > rows
     if window is not None:
         hidden |= positions <= rows - window
-    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, _penalty(dtype))
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, penalty(dtype))
     return first_row, mask
 
 
@@ -148,10 +154,23 @@ def _attend_fused(q: torch.Tensor, q_start: int, block: Block, scale: float, win
     return _Partial(first_row, out, flash(block.wide)[0][..., : block.lr.shape[1]], lse)
 
 
+def _attend_masked(q: torch.Tensor, block: Block, scale: float) -> _Partial:
+    """Over a block that comes with its own mask."""
+    assert block.lr is None, "such blocks hold values in full"
+    assert block.mask is not None
+    kv_heads, group, n, d = q.shape
+    if q.device.type != "cpu":
+        return _attend_plain(q, 0, block, scale, None)
+    k, v = (x.transpose(0, 1)[:, None].expand(kv_heads, group, -1, d) for x in (block.k, block.v))
+    mask = block.mask.expand(n, -1)
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=mask, scale=scale)
+    return _Partial(0, out.view(q.shape), None, lse.reshape(kv_heads, group, n))
+
+
 def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None) -> _Partial:
     """Matrix products and one softmax in fp32, on any device."""
     kv_heads, group, n, d = q.shape
-    first_row, mask = _mask(q_start, n, block, window, torch.float32)
+    first_row, mask = (0, block.mask) if block.mask is not None else _mask(q_start, n, block, window, torch.float32)
     rows = q[:, :, first_row:].reshape(kv_heads, -1, d)
     scores = ((rows.float() * scale) @ block.k.permute(1, 2, 0).float()).view(kv_heads, group, n - first_row, -1)
     if mask is not None:
@@ -165,7 +184,7 @@ def _attend_plain(q: torch.Tensor, q_start: int, block: Block, scale: float, win
 
 
 def _decode(q: torch.Tensor, blocks: Sequence[Block], up: torch.Tensor | None, scale: float) -> torch.Tensor:
-    """`_attend_fused` for one query, where every call counts: no masks, few views."""
+    """`_attend_fused` for one query, where every call counts: no masks but the blocks' own, few views."""
     reads = [_read_block(q, block, up is not None, scale) for block in blocks]
     outs, terms, lses = zip(*reads, strict=True)
     out, term = outs[0], terms[0]
@@ -202,10 +221,11 @@ def _read_block(
         return x.as_strided((1, kv_heads, keys, d), (0, head_stride, row, 1))
 
     k = units(block.k, d)
+    mask = None if block.mask is None else block.mask.expand(rows.shape[2], -1)
     flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     out: torch.Tensor
     lse: torch.Tensor
-    out, lse = flash(rows, k, units(block.v, d), scale=scale)
+    out, lse = flash(rows, k, units(block.v, d), attn_mask=mask, scale=scale)
     term = None
     if ranked and block.lr is not None and block.wide is not None:
         term = flash(rows, k, units(block.wide, 0), scale=scale)[0].view(kv_heads, group, d)
@@ -213,7 +233,7 @@ def _read_block(
     return out.view(kv_heads, group, d), term, lse.reshape(kv_heads, group)
 
 
-def _penalty(dtype: torch.dtype) -> float:
+def penalty(dtype: torch.dtype) -> float:
     """Hides a score: large but finite, so that a row that sees none of a block ends with weight zero, not NaN."""
     return -3e4 if dtype == torch.float16 else -1e30
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agentrt.errors import DataError, UsageError
-from agentrt.evaluate.datasets import BENCHMARKS, SupportingFact, load_questions
 from agentrt.evaluate.scoring import score
+from agentrt.questions.datasets import BENCHMARKS, SupportingFact, load_questions
 
 HOTPOT: dict[str, Any] = {
     "_id": "5a8b57f2",

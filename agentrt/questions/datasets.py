@@ -10,18 +10,37 @@ from pydantic import ValidationError
 
 from agentrt.builtin import configs_dir
 from agentrt.errors import DataError, UsageError
-from agentrt.evaluate.layouts import hotpot_question, science_question
-from agentrt.evaluate.question import Question, SupportingFact
-from agentrt.evaluate.rows import RawRow, read_rows
+from agentrt.questions.layouts import hotpot_question, science_question
+from agentrt.questions.question import Question, SupportingFact
+from agentrt.questions.rows import RawRow, read_rows
 
-__all__ = ["BENCHMARKS", "Benchmark", "Question", "SupportingFact", "load_questions"]
+__all__ = [
+    "BENCHMARKS",
+    "Benchmark",
+    "Question",
+    "SupportingFact",
+    "UnusableRowError",
+    "load_questions",
+    "parse_row",
+]
+
+
+class UnusableRowError(DataError):
+    """A JSON object that is no question of its benchmark. `id` is the row's own, or its place; `reason` what is
+    wrong, as "its FIELD cannot be used: why"."""
+
+    def __init__(self, row: RawRow, field: str, why: str, needs: str) -> None:
+        super().__init__(f"{row.place}: {field}: {why}; {needs}" if field else f"{row.place}: {why}")
+        named = row.value.get("id") or row.value.get("_id") if isinstance(row.value, dict) else None
+        self.id = str(named or row.name or row.place)
+        self.reason = f"its {field or 'row'} cannot be used: {why}"
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """How a benchmark's rows are read, what they must hold, and the file it ships with in configs/ ("" if none)."""
 
-    layout: Callable[[str, str, dict[str, Any]], Question | None]
+    layout: Callable[[str, str, dict[str, Any], bool], Question | None]
     needs: str
     shipped: str = ""
 
@@ -37,13 +56,16 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
 }
 
 
-def load_questions(benchmark: str, data: Path | None = None, split: str | None = "auto") -> list[Question]:
+def load_questions(
+    benchmark: str, data: Path | None = None, split: str | None = "auto", *, captions: bool = True
+) -> list[Question]:
     """The questions of a benchmark, in the order of its file.
 
     data: a file to read in place of the shipped one; needed where the benchmark ships none.
     split: rows of this split, and rows that name none; None for all. "auto" is "eval" of what is shipped, and
         everything in a file that was named, since such a file usually is one split.
-    ScienceQA's questions about an image are left out unless a caption stands in for it.
+    captions: put an image's caption into its question; False leaves it to the team's tool (`scienceqa.image`).
+    ScienceQA's questions about an image are left out unless the row has a caption.
 
     Raises UsageError for an unknown benchmark or split and for a file that is missing, DataError (file:line) for a
     row that cannot be used.
@@ -61,7 +83,7 @@ def load_questions(benchmark: str, data: Path | None = None, split: str | None =
 
     questions: dict[str, Question] = {}
     for row in read_rows(path):
-        question = _question(spec, benchmark, row)
+        question = parse_row(benchmark, row, captions=captions)
         if question is None:
             continue
         if question.id in questions:
@@ -76,18 +98,23 @@ def load_questions(benchmark: str, data: Path | None = None, split: str | None =
     return chosen
 
 
-def _question(spec: Benchmark, benchmark: str, row: RawRow) -> Question | None:
+def parse_row(benchmark: str, row: RawRow, *, captions: bool = True) -> Question | None:
+    """The question in a row, or None for one that needs an image; `captions` may stand in for one.
+
+    Raises DataError (file:line) for a row that is no object or of another benchmark, UnusableRowError for one whose
+    values do not fit.
+    """
+    spec = BENCHMARKS[benchmark]
     if not isinstance(row.value, dict):
         raise DataError(f"{row.place}: a row must be a JSON object, not {type(row.value).__name__}")
     named = row.value.get("benchmark", benchmark)
     if named != benchmark:
         raise DataError(f"{row.place}: a row of benchmark {named!r}, read as {benchmark!r}; choose benchmark {named!r}")
     try:
-        return spec.layout(benchmark, row.name, row.value)
+        return spec.layout(benchmark, row.name, row.value, captions)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "row"
-        what = f"{field}: {first['msg'].lower()}; a row of {benchmark} holds {spec.needs}"
-        raise DataError(f"{row.place}: {what}") from error
+        raise UnusableRowError(row, field, first["msg"].lower(), f"a row of {benchmark} holds {spec.needs}") from error
     except ValueError as error:
-        raise DataError(f"{row.place}: {error}") from error
+        raise UnusableRowError(row, "", str(error), "") from error

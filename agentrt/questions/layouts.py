@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, StrictInt, StrictStr, model_validator
 
-from agentrt.evaluate.question import LETTERS, Question, SupportingFact, pose_choice
+from agentrt.questions.question import LETTERS, Question, SupportingFact, pose_choice
 
 _Text = Annotated[StrictStr, Field(min_length=1)]
 
@@ -66,8 +66,8 @@ class _ScienceRow(BaseModel):
     caption: _OptionalText = ""
 
 
-def hotpot_question(benchmark: str, name: str, row: dict[str, Any]) -> Question:
-    """A HotpotQA row; ids of the original JSON get the prefix "hotpot-".
+def hotpot_question(benchmark: str, name: str, row: dict[str, Any], captions: bool) -> Question:
+    """A HotpotQA row, which has no image; ids of the original JSON get the prefix "hotpot-".
 
     Raises pydantic's ValidationError (a ValueError).
     """
@@ -85,8 +85,10 @@ def hotpot_question(benchmark: str, name: str, row: dict[str, Any]) -> Question:
     )
 
 
-def science_question(benchmark: str, name: str, row: dict[str, Any]) -> Question | None:
+def science_question(benchmark: str, name: str, row: dict[str, Any], captions: bool) -> Question | None:
     """A ScienceQA row, or None for one that needs its image; `name` is its key in problems.json.
+
+    captions: whether the caption joins the text; else a tool tells it to who asks.
 
     Raises ValueError with what to fix.
     """
@@ -104,7 +106,7 @@ def science_question(benchmark: str, name: str, row: dict[str, Any]) -> Question
         split=read.split,
         group=_grade_band(read.grade),
         kind="choice",
-        text=pose_choice(read.question, read.choices, read.hint, read.caption),
+        text=pose_choice(read.question, read.choices, read.hint, read.caption if captions else ""),
         answer=read.choices[index],
         choices=tuple(read.choices),
         hint=read.hint,

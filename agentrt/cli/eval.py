@@ -1,0 +1,152 @@
+"""`agentrt eval`: a team on a benchmark, many episodes at once."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from agentrt.cli.options import (
+    CassetteDir,
+    Json,
+    Offline,
+    Out,
+    Quiet,
+    Record,
+    SchemeName,
+    Seed,
+    Sets,
+    TeamName,
+    Verbose,
+    resolve_settings,
+)
+from agentrt.cli.output import Output
+
+ABOVE_THRESHOLD: Final = 6
+
+
+def evaluate(
+    benchmark: Annotated[str, typer.Option("--benchmark", help="mini, mini-science, hotpotqa or scienceqa.")] = "mini",
+    data: Annotated[Path | None, typer.Option("--data", metavar="FILE", help="The benchmark's questions.")] = None,
+    split: Annotated[
+        str, typer.Option("--split", help="train, eval ...; all; auto: eval of what is shipped, else all.")
+    ] = "auto",
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="Only the first N questions.")] = None,
+    repeats: Annotated[int, typer.Option("--repeats", help="Episodes of each question, each with its own seed.")] = 1,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", help="Episodes at once on one engine. Changes no result in fp32.")
+    ] = 4,
+    max_failed: Annotated[
+        float, typer.Option("--max-failed", metavar="SHARE", help="Of episodes that may break before exit code 6.")
+    ] = 0.0,
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="ID", help="Go on with an evaluation, under the same options.")
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", metavar="FILE", help="What the offline tools search (JSONL).")
+    ] = None,
+    team: TeamName = None,
+    scheme: SchemeName = None,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
+    kv_budget: Annotated[
+        str | None,
+        typer.Option("--kv-budget", metavar="GIB|TOKENSt", help="Most that the caches may hold, e.g. 1.5 or 20000t."),
+    ] = None,
+    record: Record = None,
+    cassette: CassetteDir = None,
+    seed: Seed = None,
+    out_dir: Out = None,
+    offline: Offline = None,
+    sets: Sets = [],  # noqa: B006 - typer reads the default and copies it
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Score a team: EM and F1 by level, or accuracy by grade band for multiple choice.
+
+    Writes eval.json, episodes.jsonl (a row an episode, enough to score again) and summary.json under OUT/ID. Not
+    finished is wrong. Exit code 6 where more than --max-failed of the episodes broke; 130 when interrupted.
+    """
+    from agentrt.cli.team_runtime import Cassettes, check_team_scheme, open_runtime, shipped_corpus
+    from agentrt.evaluate.evaluation.folder import EvalFolder
+    from agentrt.evaluate.evaluation.job import run_episodes
+    from agentrt.evaluate.evaluation.plan import EvalPlan, pick
+    from agentrt.evaluate.evaluation.row import EpisodeRow
+    from agentrt.evaluate.evaluation.summary import declare_engine, summarise
+    from agentrt.model.progress import progress_bar, silent
+    from agentrt.questions.datasets import load_questions
+    from agentrt.runtime.episode import new_run_id
+
+    flags = {
+        "team": team,
+        "scheme": scheme,
+        "seed": seed,
+        "out": out_dir,
+        "offline": offline,
+        "device": device,
+        "threads": threads,
+        "kv_budget": kv_budget,
+        "corpus": str(corpus) if corpus else None,
+    }
+    resolved = resolve_settings(flags, sets)
+    settings = resolved.settings
+    loaded = resolved.load_team()
+    wanted = None if split == "all" else split
+    questions = pick(load_questions(benchmark, data, wanted, captions=not loaded.shows_images), limit)
+    plan = EvalPlan(benchmark, questions, repeats, concurrency, settings.seed, max_failed)
+    check_team_scheme(loaded)
+    out, cassettes = Output(as_json=as_json, quiet=quiet), Cassettes(record, cassette)
+    with open_runtime(
+        loaded, settings, settings.corpus or shipped_corpus(benchmark, data), cassettes, out=None
+    ) as runtime:
+        out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
+        declared = declare_engine(runtime.engine)  # a model that cannot be loaded leaves no folder behind
+        identity = plan.identity(loaded, str(runtime.scheme), declared)
+        eval_id = resume or new_run_id()
+        path = Path(settings.out) / eval_id
+        folder = EvalFolder.resume(path, identity) if resume else EvalFolder.create(path, identity)
+        out.say(f"evaluation {eval_id}: {len(plan.episodes())} episodes, {len(folder.rows)} done", style="dim")
+
+        def emit(row: EpisodeRow) -> None:
+            folder.add(row)
+            out.raw(row.model_dump_json())
+            if verbose:
+                verdict = "right" if row.correct else "wrong"
+                out.say(f"{row.id}: {verdict}, {row.status}, {row.prediction!r} for {row.letter or row.answer!r}")
+
+        try:
+            with progress_bar() as bar:
+                done = {row.key for row in folder.rows}
+                run_episodes(runtime, plan, emit, done=done, report=silent if quiet else bar)
+        except KeyboardInterrupt as stop:
+            done_now = f"{len(folder.rows)} episodes are in {path}"
+            raise type(stop)(f"{done_now}; the same command with --resume {eval_id} goes on") from None
+    summary = {**summarise(benchmark, str(runtime.scheme), folder.rows), "run_id": eval_id, "seed": settings.seed}
+    folder.finish({**summary, "identity": identity, "declared": declared})
+    out.record(summary)
+    _show(out, summary)
+    if summary["failed"] > max_failed * summary["n"]:
+        raise typer.Exit(ABOVE_THRESHOLD)
+
+
+def _show(out: Output, summary: dict[str, Any]) -> None:
+    metrics = list(summary["metrics"])
+    rows = [
+        (name or "-", found["n"], *(f"{found[key]:.3f}" for key in metrics))
+        for name, found in summary["by_group"].items()
+    ]
+    total = []
+    for key in metrics:
+        interval = summary["ci95"][key]
+        spread = f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""
+        total.append(f"{summary['metrics'][key]:.3f}{spread}")
+    columns = ("group", "n", *metrics)
+    out.table(columns, [*rows, ("all", summary["n"], *total)], right=columns[1:])
+    if summary["baseline"]:
+        guess = summary["baseline"]
+        out.result(f"always answering {guess['letter']} would score {guess['accuracy']:.3f}")
+    ends = ", ".join(f"{count} {status}" for status, count in summary["status"].items())
+    out.result(f"{summary['n']} episodes of {summary['questions']} questions ended as: {ends}")
+    health = summary["tool_health"]
+    failures = ", ".join(f"{count} {kind}" for kind, count in health["failures"].items()) or "none"
+    out.result(f"tools: {health['calls']} calls, {health['misses']} misses, failures: {failures}")

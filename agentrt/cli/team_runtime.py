@@ -1,0 +1,53 @@
+"""The runtime that a command's settings name, for every command that runs episodes."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from agentrt.builtin import configs_dir
+from agentrt.config.settings import Settings
+from agentrt.config.team import Team, check_scheme
+from agentrt.errors import ConfigError
+from agentrt.questions.datasets import BENCHMARKS
+from agentrt.runtime.episode import Runtime
+from agentrt.schemes import SCHEMES
+
+
+def check_team_scheme(team: Team) -> None:
+    """Raises ConfigError for a scheme or option that does not exist, before anything is loaded."""
+    if problems := check_scheme(team, {name: kind.option_names() for name, kind in SCHEMES.items()}):
+        raise ConfigError(problems)
+
+
+class Cassettes(NamedTuple):
+    """Folders to record tool calls in, or to play them from."""
+
+    record: Path | None = None
+    cassette: Path | None = None
+
+
+def open_runtime(
+    team: Team, settings: Settings, corpus: Path | str | None, cassettes: Cassettes, *, out: Path | None
+) -> Runtime:
+    """`out`: where run folders go; None writes none. Sets the process's threads, if the settings name a number."""
+    if settings.threads is not None:
+        import torch
+
+        torch.set_num_threads(settings.threads)
+    return Runtime(
+        team,
+        corpus=corpus,
+        record=cassettes.record,
+        cassette=cassettes.cassette,
+        seed=settings.seed,
+        out=out,
+        device=settings.device,
+        offline=settings.offline,
+        backend=settings.backend,
+        kv_budget=settings.kv_budget,
+    )
+
+
+def shipped_corpus(benchmark: str | None, data: Path | None) -> Path | None:
+    """The mini benchmark's articles, for its own questions and for a question of the user's; None for any other."""
+    shipped = benchmark is None or (data is None and bool(BENCHMARKS[benchmark].shipped))
+    return configs_dir() / "mini" / "articles.jsonl" if shipped else None

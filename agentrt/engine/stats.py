@@ -1,0 +1,59 @@
+"""Counters of an engine."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+from agentrt.cache.prefix import PrefixUse
+from agentrt.cache.store import CacheStore
+from agentrt.engine.scheduler import Job
+
+
+@dataclass(frozen=True)
+class EngineStats:
+    """Counters since the start; rows are tokens run through the layers."""
+
+    steps: int = 0
+    prefill_rows: int = 0
+    decode_rows: int = 0
+    neutral_rows: int = 0
+    repaired_layer_rows: int = 0
+    """Rows of the selective schemes' repairs, counted once for each layer they enter; in no other counter."""
+    held_bytes: int = 0
+    peak_bytes: int = 0
+    sessions: int = 0
+    preambles_kept: int = 0
+    preambles: tuple[PrefixUse, ...] = ()
+    """For each adapter and the path that computed what it read: hits, misses and reused tokens."""
+
+    def after(self, jobs: Iterable[Job]) -> Self:
+        """The counters after a step of these jobs, to be called before its tokens are noted."""
+        prefill = decode = neutral = repaired = 0
+        for job in jobs:
+            if job.run.repairs:
+                repaired += job.run.num_layer_rows
+            elif job.run.rebuild:
+                neutral += len(job.run)
+            elif job.turn is not None and job.turn.token_ids:
+                decode += len(job.run)
+            else:
+                prefill += len(job.run)
+        return replace(
+            self,
+            steps=self.steps + 1,
+            prefill_rows=self.prefill_rows + prefill,
+            decode_rows=self.decode_rows + decode,
+            neutral_rows=self.neutral_rows + neutral,
+            repaired_layer_rows=self.repaired_layer_rows + repaired,
+        )
+
+    def at(self, store: CacheStore, sessions: int) -> Self:
+        """The counters with what is held now."""
+        return replace(
+            self,
+            held_bytes=store.held_bytes,
+            peak_bytes=store.peak_bytes,
+            sessions=sessions,
+            preambles_kept=len(store.prefixes),
+            preambles=store.prefixes.uses,
+        )

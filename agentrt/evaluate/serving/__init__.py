@@ -1,0 +1,1 @@
+"""Load tests: trajectories that arrive whether or not the engine has finished those before."""

@@ -1,0 +1,234 @@
+"""A step through the Triton kernels: tables made once a step, addresses once per set of planes, no host wait between.
+
+The other way to run a step is plain torch: `attention.py` and `projections.py` themselves.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+import torch
+
+from agentrt.cache.plane import Plane
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.lowrank import Site
+from agentrt_kernels.kv_append import triton as kv_append
+from agentrt_kernels.kv_append.reference import Target, check_targets
+from agentrt_kernels.lora_attention.addresses import Addresses
+from agentrt_kernels.lora_attention.launch import Workspace, attend_planned
+from agentrt_kernels.lora_attention.packed import Cache, Pass, Place, Run, check_tables
+from agentrt_kernels.lora_attention.plan import Plan, choose_blocks, make_plan
+from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
+from agentrt_kernels.lora_shrink_expand.reference import Span, Weights
+from agentrt_kernels.lr_project import triton as lr_project
+from agentrt_kernels.lr_project.reference import Deposit
+from agentrt_kernels.tables import Table, upload
+
+if TYPE_CHECKING:
+    from agentrt.model.context import Reader, StepContext
+
+FEW_ROWS = 16
+
+
+class _Tables(NamedTuple):
+    """A step's rows on the device."""
+
+    append: torch.Tensor
+    deposits: torch.Tensor
+    all_rows: torch.Tensor
+    value_rows: torch.Tensor
+    few: bool
+    """No piece of rows is longer than FEW_ROWS."""
+
+
+class _Known(NamedTuple):
+    """What stays as it is while neither planes nor adapters change. Holds tensors, but no plane."""
+
+    num_segments: int
+    adapters: ReferenceType[AdapterSet]
+    addresses: Addresses
+    places: Mapping[int, int]
+    """Segment (by id) to its index among the addresses of its kind."""
+
+
+class _Terms(NamedTuple):
+    """One projection's terms of all adapters."""
+
+    where: torch.Tensor
+    max_rank: int
+    dtype: torch.dtype
+
+
+class StepKernels:
+    """Owned by a backbone's StepContext. `begin` announces a step; tables are made when a layer first asks.
+
+    Where planes are poisoned, as in tests, tables are checked against the tensors before a kernel reads them.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._attention_scratch = Workspace(device)
+        self._low_scratch = Workspace(device)
+        self._known: WeakKeyDictionary[Plane, _Known] = WeakKeyDictionary()
+        self._terms: WeakKeyDictionary[AdapterSet, dict[Site, _Terms | None]] = WeakKeyDictionary()
+        self._columns: WeakKeyDictionary[AdapterSet, torch.Tensor] = WeakKeyDictionary()
+
+    def begin(self, context: "StepContext", planes: Mapping[str, Plane], positions: Sequence[int]) -> None:
+        self._context, self._planes, self._positions = context, planes, positions
+        self._plans: dict[int | None, Plan] = {}
+        self._tables: _Tables | None = None
+        self._cache: _Known | None = None
+
+    def write(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Write the rows of keys and values, [rows, kv_heads, d]; the last dimension contiguous."""
+        tables = self._rows()
+        if len(tables.append):
+            kv_append.append(key, value, tables.append, self._look_up().addresses.kv[layer], key.shape[1])
+
+    def attend(self, layer: int, query: torch.Tensor, scale: float, window: int | None) -> torch.Tensor:
+        """Let every pass read; query [rows, heads, d], the last dimension contiguous, as in what is returned."""
+        known = self._look_up()
+        plan = self._plans.get(window)
+        if plan is None:
+            plan = self._plans[window] = self._plan(known, query, window)
+        return attend_planned(query, plan, known.addresses, layer, self._attention_scratch, scale=scale)
+
+    def deposit(self, layer: int, hidden: torch.Tensor) -> None:
+        """Write the low-rank activations of the v_proj input `hidden` [rows, d_in]."""
+        context, known, tables = self._context, self._look_up(), self._rows()
+        adapters = context.adapters
+        columns = self._columns.get(adapters)
+        if columns is None:
+            ranks = [adapters.ranks[name] for name in adapters.value_names]
+            (columns,) = upload([lr_project.column_table(ranks)], self._device)
+            self._columns[adapters] = columns
+        lr_project.project(
+            hidden,
+            adapters.value_downs(layer),
+            tables.deposits,
+            columns,
+            known.addresses.lr[layer],
+            known.addresses.caches[layer].lr[0].dtype,
+            few_rows=tables.few,
+        )
+
+    def add_terms(self, site: Site, x: torch.Tensor, out: torch.Tensor) -> None:
+        """Add to `out` [rows, d_out] the low-rank term of each row's own path; x [rows, d_in]."""
+        terms = self._terms_of(site)
+        tables = self._rows()
+        pieces = tables.value_rows if site.projection == "v_proj" else tables.all_rows
+        if terms is not None and len(pieces):
+            (scratch,) = self._low_scratch.take(lora_shrink_expand.scratch_size(x.shape[0], x.shape[1], terms.max_rank))
+            lora_shrink_expand.shrink_expand(x, out, pieces, *terms, scratch, few_rows=tables.few)
+
+    def _rows(self) -> _Tables:
+        if self._tables is None:
+            context = self._context
+            index = {name: number for number, name in enumerate(context.adapters.names)}
+            spans = [
+                [Span(start, end, index[path]) for start, end, path in rows]
+                for rows in (context.all_rows, context.value_rows)
+            ]
+            places = self._look_up().places if self._planes else {}
+            writes = [
+                Target(start, end, places[id(stretch.segment)], stretch.start)
+                for start, end, stretch in context.kv_writes
+            ]
+            if self._checks:
+                sizes = [len(k) for k in self._look_up().addresses.caches[0].k]
+                check_targets(writes, len(self._positions), sizes)
+            deposits = self._deposits(places)
+            longest = max((rows.end - rows.start for rows in context.all_rows), default=0)
+            longest = max([longest, *(end - start for start, end, _ in deposits)])
+            tables: list[Table] = [
+                kv_append.table(writes),
+                lr_project.table(deposits, len(context.adapters.value_names)),
+                *map(lora_shrink_expand.table, spans),
+            ]
+            append, low, all_rows, value_rows = upload(tables, self._device)
+            self._tables = _Tables(append, low, all_rows, value_rows, longest <= FEW_ROWS)
+        return self._tables
+
+    @property
+    def _checks(self) -> bool:
+        return any(plane.poisons for plane in self._planes.values())
+
+    def _deposits(self, places: Mapping[int, int]) -> list[Deposit]:
+        names = self._context.adapters.value_names
+        deposits = []
+        for write in self._context.column_writes:
+            targets = {
+                names.index(name): [
+                    Target(write.start + low, write.start + high, places[id(stretch.segment)], stretch.start)
+                    for low, high, stretch in each
+                ]
+                for name, each in write.targets.items()
+            }
+            deposits.append(Deposit(write.start, write.end, targets))
+        return deposits
+
+    def _plan(self, known: _Known, query: torch.Tensor, window: int | None) -> Plan:
+        passes = [self._pass(reader, known) for reader in self._context.readers]
+        cache = known.addresses.caches[0]
+        if self._checks:
+            check_tables(self._positions, passes, cache)
+        kv_heads = cache.k[0].shape[1]
+        group = query.shape[1] // kv_heads
+        tallest = max(each.end - each.start for each in passes) * group
+        blocks = choose_blocks(tallest, group, query.shape[2], query.dtype)
+        return make_plan(
+            self._positions, passes, blocks, group=group, kv_heads=kv_heads, window=window, device=self._device
+        )
+
+    def _pass(self, reader: "Reader", known: _Known) -> Pass:
+        runs = []
+        for position, keys, column, _ in reader.pieces:
+            kv = Place(known.places[id(keys.segment)], keys.start)
+            lr = None if column is None else Place(known.places[id(column.segment)], column.start)
+            runs.append(Run(position, keys.end - keys.start, kv, lr))
+        adapter = self._context.adapters.value_names.index(reader.path) if reader.factored else None
+        return Pass(reader.start, reader.end, tuple(runs), adapter)
+
+    def _look_up(self) -> _Known:
+        """Addresses of the step's planes, made again when a plane has grown or other adapters read them."""
+        if self._cache is None:
+            adapters, planes = self._context.adapters, self._planes
+            owner = next(iter(planes.values()))
+            known = self._known.get(owner)
+            count = sum(len(plane.segments) for plane in planes.values())
+            if known is None or known.num_segments != count or known.adapters() is not adapters:
+                known = self._known[owner] = _describe(planes, adapters, count)
+            self._cache = known
+        return self._cache
+
+    def _terms_of(self, site: Site) -> _Terms | None:
+        adapters = self._context.adapters
+        known = self._terms.setdefault(adapters, {})
+        if site not in known:
+            weights = [adapters.weights[name].get(site) for name in adapters.names]
+            present = [each for each in weights if each is not None]
+            known[site] = None
+            if present:
+                pairs = [None if each is None else Weights(each.down, each.up) for each in weights]
+                where = lora_shrink_expand.addresses(pairs, self._device)
+                known[site] = _Terms(where, max(each.rank for each in present), present[0].down.dtype)
+        return known[site]
+
+
+def _describe(planes: Mapping[str, Plane], adapters: AdapterSet, count: int) -> _Known:
+    whole = [plane for plane in planes.values() if plane.spec.column is None and plane.spec.only is None]
+    kv = [segment for plane in whole for segment in plane.segments]
+    low = [segment for plane in planes.values() if plane.spec.column is not None for segment in plane.segments]
+    layers = len(kv[0]["k"])
+    kv_heads = kv[0]["k"][0].shape[1]
+    caches = [
+        Cache(
+            [segment["k"][layer] for segment in kv],
+            [segment["v"][layer] for segment in kv],
+            [segment["lr"][layer] for segment in low],
+            [adapters.value_up(name, layer, kv_heads) for name in adapters.value_names] if low else [],
+        )
+        for layer in range(layers)
+    ]
+    places = {id(segment): index for each in (kv, low) for index, segment in enumerate(each)}
+    return _Known(count, ref(adapters), Addresses.of(caches), places)

@@ -1,0 +1,1 @@
+"""Benchmark questions: one reader of their files, for evaluation and for training."""

@@ -1,0 +1,81 @@
+"""Options that several schemes share: sets of layers as a user writes them, and ratios."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from agentrt.errors import SchemeError
+
+Layers = str | int | Sequence[int]
+"""A name of NAMED, or layers: `7`, `10-19`, `0-1+5+7`, from Python also a sequence of numbers."""
+
+
+def _middle(num_layers: int) -> range:
+    third = max(1, round(num_layers / 3))
+    start = (num_layers - third) // 2
+    return range(start, start + third)
+
+
+NAMED: Final[dict[str, Callable[[int], range]]] = {
+    "middle": _middle,
+    "spread": lambda num_layers: range(0, num_layers, 3),
+    "all": range,
+    "none": lambda num_layers: range(0),
+}
+"""The middle third; every third; all; none."""
+
+
+def check_layers(scheme: str, layers: Layers) -> None:
+    """Raise SchemeError for a set that cannot be read, whatever the model."""
+    if not isinstance(layers, str) or layers not in NAMED:
+        _listed(scheme, layers)
+
+
+def resolve_layers(scheme: str, layers: Layers, num_layers: int) -> tuple[int, ...]:
+    """The layers meant, ascending. Raises SchemeError for those that the model does not have."""
+    if isinstance(layers, str) and layers in NAMED:
+        return tuple(NAMED[layers](num_layers))
+    listed = _listed(scheme, layers)
+    if beyond := [layer for layer in listed if not 0 <= layer < num_layers]:
+        raise SchemeError(
+            f"{scheme}: layers {_spell(layers)} has layer {beyond[0]}, but the model's layers are 0-{num_layers - 1}"
+        )
+    return listed
+
+
+def neighbours(scheme: str, layers: tuple[int, ...]) -> tuple[int, ...]:
+    """`layers`, which must follow one another. Raises SchemeError."""
+    if layers and layers[-1] - layers[0] != len(layers) - 1:
+        raise SchemeError(
+            f"{scheme}: layers {_spell(layers)} have gaps; write one range, e.g. layers={layers[0]}-{layers[-1]}, "
+            "or use droidspeak_scattered"
+        )
+    return layers
+
+
+def check_ratio(scheme: str, ratio: float) -> None:
+    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
+        raise SchemeError(f"{scheme}: ratio is {ratio!r}; write a number from 0 to 1, the part of unread tokens kept")
+
+
+def share_of(ratio: float, count: int) -> int:
+    """`ratio` of `count`, rounded down; 0.29 of 100 is 29, whatever binary fractions make of it."""
+    return int(ratio * count + 1e-9)
+
+
+def _listed(scheme: str, layers: Layers) -> tuple[int, ...]:
+    if not isinstance(layers, (str, int)):
+        if not all(isinstance(layer, int) for layer in layers):
+            raise SchemeError(f"{scheme}: layers {layers!r} is no list of numbers")
+        return tuple(sorted(set(layers)))
+    found: set[int] = set()
+    for word in str(layers).split("+"):
+        first, dash, last = word.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            known = f"write {', '.join(NAMED)}, a range such as 4-9, or a list such as 0+4-6"
+            raise SchemeError(f"{scheme}: unknown layer set {layers!r}; {known}")
+        found.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(found))
+
+
+def _spell(layers: Layers) -> str:
+    return str(layers) if isinstance(layers, (str, int)) else "+".join(map(str, layers))

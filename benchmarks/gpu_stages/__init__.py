@@ -1,0 +1,1 @@
+"""The stages of benchmarks.gpu, one file each: `run(setup, report)`."""

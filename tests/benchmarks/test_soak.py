@@ -1,0 +1,50 @@
+"""The soak in a few seconds: a mixed load on a tiny model leaves nothing behind, and every token is the right one."""
+
+from pathlib import Path
+
+import pytest
+
+from agentrt import Runtime, Team
+from agentrt.config.team import Override
+from benchmarks.soak.run import soak
+from benchmarks.soak.tool import HangingTool, patient
+from tests.crew import short_team, tiny_engine
+
+QUESTIONS = ("Where was she born?", "Which came first?", "Who wrote it?", "What is the capital?")
+
+
+def soak_team() -> Team:
+    """The short team; a random model's arguments are words of the question, so its tool calls are well formed."""
+    words = {"span_of": "question"}
+    changes = [
+        Override(("flow", "nodes", "argue", "constrain", name), words, "the test") for name in ("Search", "Lookup")
+    ]
+    return short_team(*changes, *patient(short_team()))
+
+
+@pytest.mark.parametrize("scheme", ["rebase_shared:auto", "pre_lr_shared"])
+def test_a_mixed_load_leaves_nothing_behind_and_no_wrong_token(tmp_path: Path, scheme: str) -> None:
+    team = soak_team()
+    tools = {name: HangingTool(name, every=3, hang_s=0.8) for name in team.tools}
+    with (
+        tiny_engine(tmp_path, scheme) as engine,
+        Runtime(team, engine=engine, tools=tools) as runtime,
+    ):
+        report = soak(runtime, QUESTIONS, seconds=6.0, workers=4, replays=24)
+    assert report.faults == []
+    assert report.episodes > 8
+    assert report.cancelled > 0
+    assert report.timeouts > 0
+    assert report.sessions > 0
+    assert report.replayed > 8
+    assert report.tokens_compared > 100
+
+
+def test_the_soak_notices_a_wrong_token_and_a_session_left_open(tmp_path: Path) -> None:
+    team = soak_team()
+    tools = {name: HangingTool(name, every=10_000) for name in team.tools}
+    with tiny_engine(tmp_path, "pre_lr_shared") as engine, Runtime(team, engine=engine, tools=tools) as runtime:
+        left = engine.session(preamble=[1, 2, 3])
+        report = soak(runtime, QUESTIONS, seconds=0.5, workers=1, replays=0, settle_s=0.2)
+        assert any("the engine still holds" in fault for fault in report.faults)
+        left.close()

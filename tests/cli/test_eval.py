@@ -1,0 +1,102 @@
+"""`agentrt eval`, on a tiny model in a folder."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.evaluate.evaluation import job
+from agentrt.evaluate.evaluation.folder import read_rows
+from agentrt.model.tiny import tiny_model, tiny_tokenizer
+
+NO_ADAPTERS = [f"--set=roles.{role}.adapter=none" for role in ("plan", "action", "reflect")]
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> list[str]:
+    """Arguments that evaluate short episodes on a tiny model."""
+    tiny_model(vocab_size=259, layers=2, max_position_embeddings=4096).save_pretrained(tmp_path / "tiny")
+    (tmp_path / "tiny" / "tokenizer.json").write_text(tiny_tokenizer().specification(), "utf-8")
+    short = [f"--set=roles.{role}.sampling.max_new_tokens=6" for role in ("plan", "action", "reflect")]
+    limits = ["--set=limits.max_steps=2", "--set=limits.max_observation_tokens=40"]
+    return ["eval", *NO_ADAPTERS, *short, *limits, f"--set=base.model={tmp_path / 'tiny'}", "--set=base.dtype=float32"]
+
+
+def test_json_has_a_row_for_each_episode_and_ends_with_the_summary(cli: Any, tiny: list[str], tmp_path: Path) -> None:
+    result = cli(*tiny, "--limit", "3", "--repeats", "2", "--concurrency", "3", "--json", "--seed", "5")
+    assert result.exit_code == 0, result.stderr
+    *rows, last = (json.loads(line) for line in result.stdout.splitlines())
+    assert [row["event"] for row in rows] == ["episode_finished"] * 6
+    assert last["event"] == "eval_finished"
+    assert set(last) >= {"benchmark", "scheme", "n", "metrics", "by_group", "ci95", "tool_health", "run_id", "seed"}
+    assert (last["benchmark"], last["scheme"], last["n"], last["seed"]) == ("mini", "pre_lr_shared", 6, 5)
+    assert "6 episodes of 3 questions" in result.stderr
+    folder = tmp_path / "runs" / last["run_id"]
+    assert {row.key for row in read_rows(folder)} == {(row["id"], row["repeat"]) for row in rows}
+    summary = json.loads((folder / "summary.json").read_text())
+    assert {key: summary[key] for key in last} == last
+    assert summary["identity"]["questions"] == 3
+    assert summary["declared"]["dtype"] == "float32"
+
+
+def test_an_interrupted_evaluation_names_its_id_and_goes_on(
+    cli: Any, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = job._play
+
+    def interrupted(runtime: Any, episode: Any, token: Any) -> Any:
+        if episode.question.id.endswith("03"):
+            raise KeyboardInterrupt
+        return played(runtime, episode, token)
+
+    monkeypatch.setattr(job, "_play", interrupted)
+    result = cli(*tiny, "--limit", "4", "--concurrency", "1")
+    assert result.exit_code == 130
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert f"2 episodes are in runs/{folder.name}; the same command with --resume {folder.name}" in result.stderr
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    resumed = cli(*tiny, "--limit", "4", "--concurrency", "2", "--resume", folder.name, "--json")
+    assert resumed.exit_code == 0, resumed.stderr
+    assert len(resumed.stdout.splitlines()) == 2 + 1
+    assert len(read_rows(folder)) == 4
+    other = cli(*tiny, "--limit", "3", "--resume", folder.name)
+    assert other.exit_code == 2
+    assert "resume with the same options" in other.stderr
+
+
+def test_people_get_a_table_by_grade_band_and_the_guessing_baseline(cli: Any, tiny: list[str]) -> None:
+    letters = "--set=flow.nodes.argue.constrain.Finish={span_of: question}"
+    result = cli(*tiny, "--benchmark", "mini-science", "--split", "all", "--limit", "6", letters)
+    assert result.exit_code == 0, result.stderr
+    assert "accuracy" in result.stdout
+    assert "always answering" in result.stdout
+
+
+def test_more_broken_episodes_than_allowed_end_with_6(cli: Any, tiny: list[str]) -> None:
+    small = "--kv-budget=16t"
+    result = cli(*tiny, "--limit", "2", small, "--json")
+    assert result.exit_code == 6, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (last["failed"], last["status"]) == (2, {"failed": 2})
+    assert cli(*tiny, "--limit", "2", small, "--max-failed", "1").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (("--benchmark", "minni"), 2, "unknown benchmark 'minni'"),
+        (("--benchmark", "hotpotqa"), 2, "--data FILE"),
+        (("--limit", "0"), 2, "--limit 0"),
+        (("--concurrency", "0"), 2, "--concurrency 0: at least 1"),
+        (("--max-failed", "2"), 2, "--max-failed 2"),
+        (("--resume", "nothing"), 2, "nothing is no evaluation"),
+        (("--scheme", "pre_lr_shard"), 2, "did you mean 'pre_lr_shared'?"),
+        (("--set", "base.model=no-such"), 5, "there is no model 'no-such'"),
+    ],
+)
+def test_what_cannot_be_evaluated_says_why(cli: Any, args: tuple[str, ...], code: int, says: str) -> None:
+    result = cli("eval", "--offline", *NO_ADAPTERS, *args)
+    assert says in result.stderr
+    assert result.exit_code == code

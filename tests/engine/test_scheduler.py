@@ -1,0 +1,58 @@
+"""Packing of passes that cannot be cut, over turns that only have queues."""
+
+import pytest
+
+from agentrt.cache.places import Places
+from agentrt.cache.view import View
+from agentrt.engine.scheduler import Scheduler
+from agentrt.engine.turn import Turn
+from agentrt.engine.work import SessionWork, TurnWork
+from agentrt.model.sampling import Sampling
+from agentrt.step import Pass, RowPlan, Select
+from agentrt.trajectory import Trajectory
+
+
+def rows(count, *, whole=False):
+    """A pass of `count` rows; `whole`: one that chooses among all of them."""
+    view = View("kv", ())
+    select = Select(1, lambda q, k, v, reused: v, view, Places(0, count, 0), ())
+    return Pass("plan", (0,) * count, 0, view, (), "full", plan=RowPlan(1, 3, select=select) if whole else None)
+
+
+def reading(*passes):
+    """A session whose turn waits for its first token."""
+    work = SessionWork(Trajectory(), None)
+    work.turn = TurnWork(Turn(lambda: None), work, "plan", Sampling(), "generated", Trajectory())
+    work.turn.passes.extend(passes)
+    work.turn.admitted = True
+    return work
+
+
+def steps(sessions, room):
+    """Rows of each pass, step by step, until nothing is left."""
+    scheduler = Scheduler(max_step_tokens=room, idle_chunk_tokens=room)
+    found = []
+    while jobs := scheduler.pack(sessions):
+        found.append([len(job.run) for job in jobs])
+        for job in jobs:
+            scheduler.done(job)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("passes", "expected"),
+    [
+        ((rows(3), rows(3, whole=True), rows(2)), [[3, 3, 2]]),
+        ((rows(9), rows(9, whole=True), rows(2)), [[8], [1], [9], [2]]),
+        ((rows(4), rows(5, whole=True), rows(2)), [[4], [5, 2]]),
+        ((rows(20, whole=True),), [[20]]),
+    ],
+)
+def test_one_that_cannot_be_cut_waits_for_a_step_it_fits_or_goes_first(passes, expected):
+    assert steps([reading(*passes)], room=8) == expected
+
+
+def test_it_does_not_push_a_step_beyond_its_room_behind_others():
+    older, younger = reading(rows(5)), reading(rows(6, whole=True))
+    assert older.turn.submitted <= younger.turn.submitted
+    assert steps([younger, older], room=8) == [[5], [6]]

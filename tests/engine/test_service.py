@@ -1,0 +1,174 @@
+"""The engine as something a program embeds: health, drains, a bounded queue, forks, and memory after it is closed."""
+
+import threading
+import weakref
+
+import pytest
+
+from agentrt.engine import Engine, EngineConfig
+from agentrt.errors import EngineClosedError, EngineError, ForkedError, QueueFullError, TurnCancelledError, UsageError
+from agentrt.model.backbone import Backbone
+from agentrt.model.sampling import Sampling
+from agentrt.model.tiny import tiny_adapter, tiny_model
+from benchmarks.soak.usage import usage
+from tests.forks import in_child
+
+LONG = Sampling(max_new_tokens=400)
+
+
+def test_a_full_queue_refuses_the_next_turn_and_goes_on(open_engine):
+    engine = open_engine(max_waiting=2)
+    sessions = [engine.session() for _ in range(3)]
+    short = Sampling(max_new_tokens=2)
+    with engine._changed:  # the worker waits for the lock, so turns stay where they are
+        turns = [session.turn("plan", [4, 5], short) for session in sessions[:2]]
+        with pytest.raises(QueueFullError, match=r"2 turns wait .* try again later"):
+            sessions[2].turn("plan", [6], short)
+        assert engine.health().waiting == 2
+    assert [len(turn.result.token_ids) for turn in turns] == [2, 2]
+    assert len(sessions[2].turn("plan", [6], short).result.token_ids) == 2
+
+
+def test_health_tells_what_an_engine_is_doing(open_engine):
+    engine = open_engine()
+    assert engine.health().ok
+    session = engine.session()
+    turn = session.turn("plan", [1, 2, 3], LONG)
+    next(iter_once := iter(turn))
+    busy = engine.health()
+    assert (busy.status, busy.sessions, busy.waiting, busy.decoding) == ("ok", 1, 0, 1)
+    assert busy.held_bytes > 0
+    iter_once.close()
+    engine.close()
+    closed = engine.health()
+    assert (closed.status, closed.ok, closed.sessions, closed.held_bytes) == ("closed", False, 0, 0)
+
+
+def test_a_worker_that_died_is_told_by_health(open_engine, monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda details: None)
+    engine = open_engine()
+
+    class BrokenError(Exception):
+        pass
+
+    def broken(sessions):
+        raise BrokenError("no packing today")
+
+    engine._scheduler.pack = broken
+    turn = engine.session().turn("plan", [1, 2], LONG)
+    with pytest.raises(EngineError, match="worker died"):
+        turn.result  # noqa: B018
+    engine._worker.join()
+    health = engine.health()
+    assert health.status == "failed"
+    assert "no packing today" in health.error
+
+
+@pytest.mark.parametrize("scheme", ["pre_lr_shared", "rebase_shared:lp"])
+def test_drain_finishes_what_runs_and_takes_nothing_new(open_engine, scheme):
+    engine = open_engine(scheme)
+    session, idle = engine.session(), engine.session()
+    turn = session.turn("plan", [1, 2, 3], Sampling(max_new_tokens=60))
+    assert engine.drain(timeout_s=60)
+    assert turn.done
+    assert len(turn.result.token_ids) == 60
+    assert engine.health().status == "draining"
+    assert engine.health().owed_passes == 0
+    for refused in (engine.session, lambda: idle.turn("plan", [1])):
+        with pytest.raises(EngineClosedError, match="draining"):
+            refused()
+    engine.close()
+    assert engine.drain()
+
+
+def test_drain_tells_when_time_was_too_short(open_engine):
+    engine = open_engine()
+    turn = engine.session().turn("plan", [1, 2, 3], LONG)
+    assert not engine.drain(timeout_s=0.0)
+    turn.cancel()
+    assert engine.drain(timeout_s=60)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_after_a_fork_every_use_is_a_typed_error_and_the_parent_goes_on(open_engine):
+    engine = open_engine()
+    session = engine.session()
+    running = session.turn("plan", [1, 2, 3], LONG)
+    backbone = engine.backbone
+
+    def child() -> str:
+        uses = {
+            "session": engine.session,
+            "turn": lambda: session.turn("plan", [1]),
+            "stats": engine.stats,
+            "result": lambda: running.result,
+            "tokens": lambda: list(running),
+            "engine": lambda: Engine(backbone, engine.adapters, engine.scheme),
+        }
+        said = []
+        for name, use in uses.items():
+            try:
+                use()
+            except ForkedError:
+                said.append(name)
+        engine.close()
+        engine.close()
+        return ",".join([*said, engine.health().status])
+
+    assert in_child(child) == "session,turn,stats,result,tokens,engine,forked"
+    running.cancel()
+    with pytest.raises(TurnCancelledError):
+        running.result  # noqa: B018
+    assert len(session.turn("plan", [5], Sampling(max_new_tokens=2)).result.token_ids) == 2
+
+
+def test_bad_input_is_refused_by_type_and_the_engine_goes_on(open_engine):
+    engine = open_engine()
+    session = engine.session()
+    with pytest.raises(UsageError, match="exceed the limit"):
+        session.turn("plan", [1] * 20_000, Sampling(max_new_tokens=4))
+    with pytest.raises(UsageError, match="unknown adapter 'plam'; this engine has: plan, action, reflect"):
+        session.turn("plam", [1])
+    running = session.turn("plan", [1, 2, 3], LONG)
+    errors = []
+
+    def second() -> None:
+        try:
+            session.turn("action", [4])
+        except EngineError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    thread.join()
+    assert errors == ["a turn of this session is running; wait for turn.result or cancel it first"]
+    running.cancel()
+    session.close()
+    with pytest.raises(EngineClosedError, match="session is closed"):
+        session.turn("plan", [1])
+    assert len(engine.session().turn("plan", [1, 2], Sampling(max_new_tokens=3)).result.token_ids) == 3
+    engine.close()
+    with pytest.raises(EngineClosedError, match="open a new one"):
+        engine.session()
+
+
+def test_a_hundred_engines_leave_no_memory_thread_or_file_behind(tmp_path):
+    folder = tiny_adapter(tiny_model(), tmp_path / "plan")
+
+    def cycle() -> weakref.ref:
+        backbone = Backbone(tiny_model())
+        with Engine.load(backbone, {"plan": folder}, "rebase_shared:lp", config=EngineConfig(ride_rows=0)) as engine:
+            session = engine.session()
+            assert len(session.turn("plan", [1, 2, 3], Sampling(max_new_tokens=3)).result.token_ids) == 3
+        return weakref.ref(engine)
+
+    cycle()
+    before = usage()
+    engines = [cycle() for _ in range(30)]
+    third = usage()
+    engines += [cycle() for _ in range(70)]
+    after = usage()
+    assert [engine for engine in engines if engine() is not None] == []
+    assert after.threads <= before.threads
+    assert after.files <= before.files
+    assert after.resident_bytes < third.resident_bytes + 8 * 2**20, "a model and its caches are a few MiB"

@@ -1,0 +1,60 @@
+"""kv_append: rows arrive bit for bit, and nothing else is touched."""
+
+import pytest
+import torch
+
+from agentrt_kernels.kv_append import reference, triton
+from agentrt_kernels.kv_append.reference import Target
+from agentrt_kernels.tables import upload
+
+TARGETS = [Target(0, 21, 1, 3), Target(21, 22, 0, 0), Target(22, 40, 0, 9), Target(0, 5, 0, 30)]  # rows 0-4 twice
+
+
+def segments(d, dtype):
+    return [torch.full((n, 3, d), float("nan"), dtype=dtype) for n in (37, 41)]
+
+
+def launch(k, v, targets, into_k, into_v):
+    addresses = torch.tensor([(a.data_ptr(), b.data_ptr()) for a, b in zip(into_k, into_v, strict=True)])
+    (pieces,) = upload([triton.table(targets)], "cpu")
+    triton.append(k, v, pieces, addresses, k.shape[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("d", [16, 24, 128])
+@pytest.mark.parametrize("write", [reference.kv_append, launch])
+def test_rows_arrive_and_nothing_else_changes(write, d, dtype):
+    k = torch.randn(3, 40, d).to(dtype).transpose(0, 1)  # as transformers has it: heads first in memory
+    v = torch.randn(40, 3, d).to(dtype)
+    into_k, into_v = segments(d, dtype), segments(d, dtype)
+    write(k, v, TARGETS, into_k, into_v)
+    for rows, into in ((k, into_k), (v, into_v)):
+        want = segments(d, dtype)
+        for start, end, segment, row in TARGETS:
+            want[segment][row : row + end - start] = rows[start:end]
+        assert all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(into, want, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("argument", "target"),
+    [
+        ("no rows of 40", Target(39, 41, 0, 0)),
+        ("of segment 2", Target(0, 1, 2, 0)),
+        ("rows 36", Target(0, 2, 0, 36)),
+        ("written twice", Target(1, 4, 0, 18)),
+    ],
+)
+def test_targets_that_cannot_be_written_are_found(argument, target):
+    k = torch.randn(40, 3, 16)
+    with pytest.raises(ValueError, match=argument):
+        reference.kv_append(
+            k, k, [Target(0, 5, 0, 20), target], segments(16, torch.float32), segments(16, torch.float32)
+        )
+
+
+def test_a_dtype_that_differs_is_refused():
+    k = torch.randn(40, 3, 16)
+    with pytest.raises(ValueError, match="v: dtype"):
+        reference.kv_append(k, k.half(), TARGETS, segments(16, k.dtype), segments(16, k.dtype))
+    with pytest.raises(ValueError, match="v: dtype"):
+        launch(k, k.half(), TARGETS, segments(16, k.dtype), segments(16, k.dtype))

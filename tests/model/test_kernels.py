@@ -1,0 +1,117 @@
+"""The engine through Triton (interpreted) gives the tokens of the torch path, for every scheme."""
+
+import copy
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from agentrt.engine import Engine, EngineConfig
+from agentrt.errors import AdapterError, BackboneError
+from agentrt.model.backbone import Backbone
+from agentrt.model.ridge import RidgeMap, save_maps
+from agentrt.model.sampling import Sampling
+from agentrt.model.tiny import tiny_adapter, tiny_model, tiny_tokenizer
+from agentrt.schemes import SCHEMES
+from agentrt.schemes.make import make_scheme
+from agentrt_kernels.dispatch import resolve
+
+QV, QKVO = ("q_proj", "v_proj"), ("q_proj", "k_proj", "v_proj", "o_proj")
+TAKE_KEY_ADAPTERS = ("non_shared", "full_shared")
+CASES = [*((name, QV) for name in SCHEMES), *((name, QKVO) for name in TAKE_KEY_ADAPTERS), ("rebase_shared:db", QV)]
+INVOCATIONS = {"plan": [9, 11], "action": [12]}
+TURNS = [("plan", [3, 5, 9, 11, 40, 7, 2], 3), ("action", [12, 6], 3), ("plan", [77, 78, 79], 2)]
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """tiny(scheme, targets): a model with a sliding layer and head_dim 16, two adapters of different ranks that the
+    scheme takes, and the scheme with what else it needs."""
+
+    def build(scheme, targets):
+        model = tiny_model("ministral", layers=2, head_dim=16, sliding_window=9)
+        shared_a = scheme == "base_lr_shared"
+        folders = {}
+        for name, rank in (("plan", 4), ("action", 4 if shared_a else 6)):
+            activated = {"alora_invocation_tokens": INVOCATIONS[name]} if scheme == "alora" else {}
+            folders[name] = tiny_adapter(model, tmp_path / name, r=rank, targets=targets, seed=rank, **activated)
+        if scheme == "ridge":
+            scheme = f"ridge:{write_maps(tmp_path / 'maps.safetensors', model, folders)}"
+        if shared_a:
+            plan, action = (folder / "adapter_model.safetensors" for folder in folders.values())
+            donor = load_file(plan)
+            save_file({k: donor[k] if "lora_A" in k else v for k, v in load_file(action).items()}, action)
+        return model, folders, scheme
+
+    return build
+
+
+def write_maps(file, model, folders):
+    backbone = Backbone(copy.deepcopy(model))
+    adapters = backbone.load_adapters(folders)
+    eye = torch.eye(16).expand(2, 2, 16, 16)  # layers, heads
+    maps = {
+        adapters.hashes[name]: RidgeMap(eye + 0.3 * torch.randn_like(eye), 1.1 * eye, torch.ones(2), frozenset((0, 1)))
+        for name in folders
+    }
+    save_maps(file, maps, backbone_hash=backbone.content_hash)
+    return file
+
+
+def play(model, folders, scheme, backend):
+    """The tokens of two sessions whose steps may be packed together."""
+    backbone = Backbone(copy.deepcopy(model), backend=backend)
+    assert backbone.backend == backend
+    config = EngineConfig(segment_slots=16, poison=True, ride_rows=3)
+    with Engine(backbone, backbone.load_adapters(folders), make_scheme(scheme), config=config) as engine:
+        sessions = [engine.session([7, 8, 9]), engine.session()]
+        for agent, context, count in TURNS:
+            turns = [session.turn(agent, context, Sampling(max_new_tokens=count)) for session in sessions]
+            for turn in turns:
+                assert turn.result is not None
+        return [session.trajectory.token_ids for session in sessions]
+
+
+@pytest.mark.parametrize(("scheme", "targets"), CASES, ids=lambda part: part if isinstance(part, str) else len(part))
+def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets):
+    model, folders, scheme = tiny(scheme, targets)
+    want = play(model, folders, scheme, "reference")
+    assert play(model, folders, scheme, "triton") == want
+
+
+def test_triton_is_refused_by_name_where_it_cannot_run():
+    model = tiny_model(head_dim=8)
+    with pytest.raises(BackboneError, match="backend: triton cannot run here: the model: head_dim 8 is not supported"):
+        Backbone(model, backend="triton")
+
+
+def test_the_backend_can_be_named_where_the_model_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTRT_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "model"
+    tiny_model(head_dim=16, vocab_size=259).save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(tiny_tokenizer().specification(), "utf-8")
+    chosen = {}
+    for backend in ("auto", "triton"):
+        with Engine.load(str(folder), backend=backend, device="cpu", dtype="float32") as engine:
+            chosen[backend] = engine.backbone.backend
+    assert chosen == {"auto": "reference", "triton": "triton"}
+
+
+def test_an_adapter_beyond_the_kernels_rank_is_refused_at_load(tmp_path):
+    model = tiny_model(head_dim=16)
+    folder = tiny_adapter(model, tmp_path / "plan", r=129)
+    with pytest.raises(AdapterError, match="adapter 'plan' has rank 129, the Triton kernels take 128 at most"):
+        Backbone(copy.deepcopy(model), backend="triton").load_adapters({"plan": folder})
+    Backbone(model).load_adapters({"plan": folder})
+
+
+def test_explicit_beats_automatic():
+    shape = {"head_dim": 64, "dtype": torch.bfloat16}
+    assert resolve("auto", "cpu", **shape) == "reference"
+    assert resolve("reference", "cuda", **shape) == "reference"
+    assert resolve("auto", "cuda", **shape) == "triton"
+    assert resolve("auto", "cuda", head_dim=512, dtype=torch.bfloat16) == "reference"
+    with pytest.raises(ValueError, match="float64"):
+        resolve("triton", "cuda", head_dim=64, dtype=torch.float64)
+    with pytest.raises(ValueError, match="backend: 'cuda' is none of auto"):
+        resolve("cuda", "cuda", **shape)
