@@ -129,7 +129,7 @@ def test_a_selective_scheme_declares_its_layers_and_what_its_ratio_counts(bench:
 
 def test_base_lr_shared_passes_where_its_adapters_share_a(bench: Bench) -> None:
     shared = bench.make("r=4", "shared", shared_a=True)
-    assert shared.shared_value_a
+    assert shared.shared_a
     check = Checker(bench.backbone, shared, bench.trace(24)).check(make_scheme("base_lr_shared"))
     assert check.ok, check.reason
 
