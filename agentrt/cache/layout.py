@@ -73,7 +73,7 @@ class Layout:
         return PlaneSpec(STATES, 1, (Part("x", (self.hidden_size,), self.dtype),), only=(layer,))
 
     def column_spec(self, adapter: str) -> PlaneSpec:
-        """X @ A of one adapter's v_proj ("lr") and k_proj ("lrk"), those it has; unscaled, [rank] per token and layer."""
+        """X @ A of one adapter's v_proj ("lr") and k_proj ("lrk") where it has them, [rank] per token and layer."""
         parts = []
         if rank := self.ranks[adapter]:
             parts.append(Part("lr", (rank,), self.lr_dtype, wide_read=self.head_dim))

@@ -33,7 +33,7 @@ class View:
     """K/V of positions `[0, length)`: a key's index in the view is its position.
 
     `runs` are slots of `plane`. With a `column`, values are V0 + scaling * LR @ B of the reading path's adapter.
-    `overlays` lie over different layers. With `keys`, slots of the plane KEYS, these are read in place of the plane's own.
+    `overlays` lie over different layers. `keys`, slots of the plane KEYS, are read where `plane` has no keys as read.
     """
 
     plane: str

@@ -18,13 +18,13 @@ from agentrt.model.attention import NAME, register
 from agentrt.model.choose import Chooser
 from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
+from agentrt.model.keys import locate_keys
 from agentrt.model.linear import JointLinear, PackedLinear
 from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
 from agentrt.model.packed import PackedRows
 from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
-from agentrt.model.keys import locate_keys
 from agentrt.model.ridge import load_maps, locate, rotates
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Pass, Step

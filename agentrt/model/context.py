@@ -10,9 +10,9 @@ from agentrt.cache.plane import Plane, Stretch
 from agentrt.cache.slots import Runs, length
 from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
+from agentrt.model.keys import KeyMaking
 from agentrt.model.masks import Masks
 from agentrt.model.pieces import Piece, overlaid_pieces, pieces_of
-from agentrt.model.keys import KeyMaking
 from agentrt.model.ridge import Translation
 from agentrt.step import Pass
 

@@ -14,7 +14,8 @@ class AdaptedLinear(nn.Module):
     """y = x W^T + b + (x @ down) @ up for the rows whose path adapts this projection.
 
     v_proj also deposits the low-rank activations that this step writes; it leaves the term itself out for rows
-    whose values stay factored. k_proj deposits its base product where keys stay factored. The low-rank product runs in the adapters' own dtype.
+    whose values stay factored. k_proj deposits its base product where keys stay factored. The low-rank product runs
+    in the adapters' own dtype.
     """
 
     def __init__(self, base: Callable[[torch.Tensor], torch.Tensor], site: Site, context: StepContext) -> None:

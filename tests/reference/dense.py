@@ -69,7 +69,7 @@ class DenseModel:
         return getattr(attn.k_proj, "base_layer", attn.k_proj)(x).view(len(x), -1, attn.head_dim)
 
     def keys(self, path, layer, k0, lrk=None):
-        """What `path` attends to, from base keys [T, Hkv, d] at 0..T-1 and its key LR [T, r], unscaled, if it has one."""
+        """What `path` attends to, from base keys [T, Hkv, d] at 0..T-1 and its key LR [T, r] if it has one."""
         attn = self.stack.layers[layer].self_attn
         if lrk is not None:
             _, b, scaling = self.lora[path][layer, "k_proj"]
