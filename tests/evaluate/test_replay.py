@@ -307,13 +307,13 @@ def test_a_named_scheme_that_the_adapters_do_not_allow_is_an_error_and_in_all_is
     backbone = Backbone(tiny_model(layers=2))
     config = TraceConfig.load("react")
     random = RandomAdapters.parse("targets=qkv,r=2")
-    named = ReplayPlan(config, "react", schemes="non_shared,pre_lr_shared", random=random)
-    with pytest.raises(SchemeError, match="k_proj"):
+    named = ReplayPlan(config, "react", schemes="non_shared,alora", random=random)
+    with pytest.raises(SchemeError, match="no activated LoRA"):
         next(iter(run_replay(backbone, named)))
     found = run_replay(backbone, ReplayPlan(config, "react", schemes="all", contexts=(4,), random=random, repeats=1))
     first = next(found)
     assert isinstance(first, LeftOut)
-    assert first.label == "base_shared"
+    assert first.label == "alora"
 
 
 def test_random_adapters_are_what_peft_would_load(tmp_path: Path) -> None:
