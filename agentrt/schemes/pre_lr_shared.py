@@ -119,9 +119,10 @@ class PreLRSharedSession(SharingSession):
     def _key_tape(self, path: str) -> Tape:
         return self._tape(_KEYS_OF + path, KEYS)
 
-    def _drop_keys(self, but: str | None = None) -> None:
-        """Free the keys of all paths (`but` one)."""
-        for name in [name for name in self._tapes if name.startswith(_KEYS_OF) and name != f"{_KEYS_OF}{but}"]:
+    def _drop_keys(self, *but: str) -> None:
+        """Free the keys of all paths, `but` some."""
+        kept = [_KEYS_OF + path for path in but]
+        for name in [name for name in self._tapes if name.startswith(_KEYS_OF) and name not in kept]:
             self._tapes.pop(name).close()
 
     def _term(self, path: str, part: str, start: int, end: int) -> Column | None:
