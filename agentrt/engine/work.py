@@ -40,6 +40,7 @@ class SessionWork:
         if turn is None and not self.pending:
             self.urgent = False
             self.quiet_since = time.perf_counter()
+            self.sharing.quiet()
 
     def kv_bytes(self, store: CacheStore) -> int:
         tapes = self.sharing.tapes.values()
@@ -137,6 +138,8 @@ class TurnWork:
         session = self.session
         kv_bytes = session.kv_bytes(store)
         session.pending.extend(session.sharing.end())
+        if not session.pending:
+            session.sharing.quiet()
         session.turn = None
         generated = len(self.token_ids)
         owed = sum(len(each) for each in session.pending)

@@ -69,7 +69,7 @@ class Checker:
     def __init__(self, backbone: Backbone, adapters: AdapterSet, trace: Trace, *, seed: int = 0) -> None:
         self._backbone = backbone
         self._trace = trace.prefix(CALLS, CONTEXT, DECODE)
-        self._adapters = check_adapters(adapters, seed=seed, shared_a=adapters.shared_value_a)
+        self._adapters = check_adapters(adapters, seed=seed, shared_a=adapters.shared_a)
         rng = random.Random(seed)
         # the last one is sampled but never fed
         self._ids = [rng.randrange(backbone.vocab_size) for _ in range(self._trace.num_tokens + 1)]
