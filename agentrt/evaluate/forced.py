@@ -72,7 +72,7 @@ class Forced(NamedTuple):
 
     logits: torch.Tensor
     rows: int
-    """Rows run, whatever the path; those of repairs count by the share of layers that they enter."""
+    """Rows run until nothing is owed, of any path; those of repairs count by the share of layers that they enter."""
     kv_bytes_peak: int
 
 
@@ -136,5 +136,6 @@ def _force(scheme: Scheme, backbone: Backbone, adapters: AdapterSet, sample: Sam
             logits += run([replace(each, logits="all") if each.logits == "last" else each for each in fed])
         run(sharing.end())
         trajectory.append(call.generated[-1:], call.agent, "generated")
+    run(sharing.catch_up())
     sharing.close()
     return Forced(torch.cat(logits), round(layer_rows / layout.num_layers), store.peak_bytes)

@@ -70,7 +70,7 @@ def _visit(
         def hook(_: Any, __: Any, out: torch.Tensor) -> None:
             (full_k, base_k), (full_v, base_v) = seen["k_proj"], seen["v_proj"]
             whole = LayerStates(out[0], torch.cat([base_k, base_v], 1), torch.cat([full_k, full_v], 1))
-            parts = zip(*(each.split(list(ends.values())) for each in whole), strict=True)
+            parts = zip(*(torch.split(each, list(ends.values())) for each in whole), strict=True)
             visit(layer, {path: LayerStates(*part) for path, part in zip(ends, parts, strict=True)})
 
         return hook

@@ -95,8 +95,9 @@ class Tally:
 
     @property
     def figures(self) -> Figures:
-        means = (total / count if count else None for total, count in zip(self._sums, self._counts, strict=True))
-        return Figures(*means, self.tokens)
+        sums = zip(TokenFigures._fields, self._sums, self._counts, strict=True)
+        means = {name: total / count if count else None for name, total, count in sums}
+        return Figures(**means, tokens=self.tokens)
 
 
 def pooled(tallies: Iterable[Tally]) -> Tally:

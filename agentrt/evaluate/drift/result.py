@@ -1,6 +1,6 @@
 """A drift as one JSON object, and as figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,6 +113,6 @@ def _angles(found: Mapping[int, Tally]) -> dict[str, list[tuple[float, float]]]:
     return {label: points for label, points in lines.items() if points}
 
 
-def _line(found: Mapping[int, Tally], figure: str, step: int) -> Sequence[tuple[float, float]]:
+def _line(found: Mapping[int, Tally], figure: str, step: int) -> list[tuple[float, float]]:
     values = ((x * step, getattr(tally.figures, figure)) for x, tally in found.items())
     return [(x, y) for x, y in values if y is not None]
