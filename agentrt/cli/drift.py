@@ -11,8 +11,8 @@ from agentrt.cli.output import Output
 from agentrt.cli.samples import Corpus, Limit, Questions, Trajectories, check_files, read_samples
 
 if TYPE_CHECKING:
-    from agentrt.evaluate.drift.fidelity import Estimate
     from agentrt.evaluate.drift.job import Drift
+    from agentrt.evaluate.fidelity import Estimate
 
 
 def drift(

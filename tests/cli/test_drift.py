@@ -7,56 +7,21 @@ from typing import Any
 
 import pytest
 
-from agentrt.model.tiny import tiny_adapter, tiny_model, tiny_tokenizer
-
-ROLES = ("plan", "action", "reflect")
+from tests.cli.tiny_team import ROLES, tiny_team, write_trajectories
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> list[str]:
-    """Arguments that put a tiny model and tiny adapters in the place of the shipped ones."""
-    stock = tiny_model(vocab_size=259, layers=2, max_position_embeddings=8192)
-    stock.save_pretrained(tmp_path / "tiny")
-    (tmp_path / "tiny" / "tokenizer.json").write_text(tiny_tokenizer().specification(), "utf-8")
-    arguments = ["--set", f"base.model={tmp_path / 'tiny'}"]
-    for seed, role in enumerate(ROLES):
-        folder = tiny_adapter(stock, tmp_path / role, seed=seed)
-        config = json.loads((folder / "adapter_config.json").read_text())
-        config["base_model_name_or_path"] = str(tmp_path / "tiny")
-        (folder / "adapter_config.json").write_text(json.dumps(config))
-        arguments += ["--set", f"roles.{role}.adapter={folder}"]
-    return arguments
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> str:
-    rows = [
-        {
-            "id": f"q{n}",
-            "question_id": f"q{n}",
-            "token_ids": [(7 * k + n) % 250 for k in range(20)],
-            "spans": [
-                [0, 5, "system", "preamble", True],
-                [5, 9, "user", "question", True],
-                [9, 12, "plan", "thought", True],
-                [12, 14, "plan", "label", True],
-                [14, 17, "action", "argument", True],
-                [17, 19, "reflect", "verdict", True],
-                [19, 20, "tool", "end", True],
-            ],
-        }
-        for n in range(3)
-    ]
-    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return "t.jsonl"
+    write_trajectories(tmp_path / "t.jsonl")
+    return tiny_team(tmp_path)
 
 
 def test_json_has_one_object_and_people_get_tables_a_figure_and_a_sentence(
-    cli: Any, model: list[str], recorded: str, tmp_path: Path
+    cli: Any, model: list[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
     chosen = ["--schemes", "full_shared,rebase_shared:adapted_tail=1,pivot=plan,pre_lr_shared", "--limit", "2"]
-    arguments = ["drift", *model, "--trajectories", recorded, *chosen, "--plot", "figures", "--out", "out/drift.json"]
+    arguments = ["drift", *model, "--trajectories", "t.jsonl", *chosen, "--plot", "figures", "--out", "out/drift.json"]
     result = cli(*arguments, "--json")
     assert result.exit_code == 0, result.stderr
     (line,) = [json.loads(line) for line in result.stdout.splitlines()]

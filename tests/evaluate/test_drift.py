@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from agentrt.errors import SchemeError, UsageError
-from agentrt.evaluate.drift.fidelity import Fidelity, kl
 from agentrt.evaluate.drift.geometry import Figures, Tally, token_figures
 from agentrt.evaluate.drift.handovers import BIN, Geometry, Place, handovers
 from agentrt.evaluate.drift.job import run_drift
 from agentrt.evaluate.drift.result import declare_drift, draw, to_record
 from agentrt.evaluate.drift.schemes import parse_drift_schemes
 from agentrt.evaluate.drift.verdict import base_of, choose, verdict
+from agentrt.evaluate.fidelity import Fidelity, kl
 from agentrt.evaluate.forced import Call, Forced, Sample
 from agentrt.model.backbone import Backbone
 from agentrt.model.states import LayerStates, visit_states

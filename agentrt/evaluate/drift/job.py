@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentrt.errors import SchemeError, UsageError
-from agentrt.evaluate.drift.fidelity import Fidelity
 from agentrt.evaluate.drift.handovers import Geometry
-from agentrt.evaluate.drift.schemes import REFERENCE, parse_drift_schemes
+from agentrt.evaluate.drift.schemes import parse_drift_schemes
 from agentrt.evaluate.drift.verdict import verdict
-from agentrt.evaluate.forced import Sample, check_samples, force
+from agentrt.evaluate.fidelity import REFERENCE, Fidelity, hold_against_reference
+from agentrt.evaluate.forced import Sample, check_samples
 from agentrt.evaluate.replay.entrants import is_group
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
@@ -69,13 +69,7 @@ def run_drift(
     for sample in samples:
         geometry.measure(backbone, adapters, sample)
         tick()
-        exact = force(make_scheme(REFERENCE), backbone, adapters, sample)
-        logprobs = exact.logits.log_softmax(-1)
-        reference.add(sample, logprobs, exact)
-        tick()
-        for label, scheme in entrants.items():
-            found[label].add(sample, logprobs, force(scheme, backbone, adapters, sample))
-            tick()
+        hold_against_reference(sample, backbone, adapters, reference, entrants, found, tick)
     return Drift(tuple(samples), geometry, reference, tuple(found.values()), tuple(left_out))
 
 
@@ -87,7 +81,7 @@ def _entrants(
     layout = backbone.layout(adapters)
     make_scheme(REFERENCE).allow(layout)
     for label in parse_drift_schemes(text, agents):
-        scheme = make_scheme(label)
+        scheme = make_scheme(label).fitted(backbone.content_hash, adapters.hashes)
         try:
             scheme.allow(layout)
         except SchemeError as error:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from agentrt.evaluate.drift.fidelity import Estimate, Fidelity
 from agentrt.evaluate.drift.geometry import Tally
 from agentrt.evaluate.drift.handovers import BIN, PARTS, Geometry, Part
 from agentrt.evaluate.drift.job import Drift
+from agentrt.evaluate.fidelity import Estimate, Fidelity
 from agentrt.evaluate.figures import Panel, draw_panels
 from agentrt.evaluate.replay.declare import describe_machine
 from agentrt.model.adapters import AdapterSet

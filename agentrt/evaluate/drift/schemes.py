@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from agentrt.config.scheme import parse_scheme
+from agentrt.evaluate.fidelity import REFERENCE
 from agentrt.evaluate.replay.entrants import spell_schemes
 from agentrt.schemes import SCHEMES
 
@@ -25,6 +26,3 @@ def parse_drift_schemes(text: str, agents: Sequence[str]) -> list[str]:
     others = [*boundaries, *(spelled.get(name, name) for name in SCHEMES if name not in named)]
     labels = spell_schemes(text, {"core": core, "all": [*core, *others]})
     return [label for label in labels if label != REFERENCE]
-
-
-REFERENCE: Final = "non_shared"

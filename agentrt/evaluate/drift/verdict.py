@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from agentrt.config.scheme import parse_scheme
-from agentrt.evaluate.drift.fidelity import Estimate, Fidelity
 from agentrt.evaluate.drift.geometry import Figures
+from agentrt.evaluate.fidelity import Estimate, Fidelity
 from agentrt.evaluate.statistics import bootstrap_mean
 
 ROUNDING: Final = 1e-5

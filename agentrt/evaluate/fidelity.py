@@ -1,14 +1,21 @@
 """KL of a scheme's next-token distributions against non_shared's, on the same forced trajectories."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import torch
 
-from agentrt.evaluate.forced import Forced, Sample
+from agentrt.evaluate.forced import Forced, Sample, force
 from agentrt.evaluate.statistics import Interval, bootstrap_mean
+from agentrt.model.adapters import AdapterSet
+from agentrt.model.backbone import Backbone
+from agentrt.schemes import Scheme
+from agentrt.schemes.make import make_scheme
+
+REFERENCE: Final = "non_shared"
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Estimate(NamedTuple):
@@ -61,6 +68,25 @@ class Fidelity:
     def kv_bytes_peak(self) -> float:
         """Most bytes held during a trajectory, mean."""
         return fmean(self._peaks)
+
+
+def hold_against_reference(
+    sample: Sample,
+    backbone: Backbone,
+    adapters: AdapterSet,
+    reference: Fidelity,
+    schemes: Mapping[Key, Scheme],
+    found: Mapping[Key, Fidelity],
+    tick: Callable[[], None],
+) -> None:
+    """Force `sample` through non_shared and through each of `schemes`, and add what comes out; `tick` after each."""
+    exact = force(make_scheme(REFERENCE), backbone, adapters, sample)
+    logprobs = exact.logits.log_softmax(-1)
+    reference.add(sample, logprobs, exact)
+    tick()
+    for key, scheme in schemes.items():
+        found[key].add(sample, logprobs, force(scheme, backbone, adapters, sample))
+        tick()
 
 
 def kl(reference: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
