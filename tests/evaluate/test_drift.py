@@ -237,7 +237,10 @@ def test_the_sentence_names_the_nearest_scheme_its_cost_and_the_reason() -> None
     assert text.startswith("These adapters should use pre_lr_shared: it costs 1,000 rows and 12.0 MiB a trajectory")
     assert "(non_shared: 3,000 rows and 30.0 MiB a trajectory)" in text
     assert "KL 0.0400" in text
-    assert "the least of 3 schemes" in text
+    assert "the least of 3 schemes that hold or run less" in text
+    own = planted("own_kv", [0, 0, 0], 3000, 30 << 20)  # exact, but no gain: it is not compared with
+    assert verdict([own, full, pre, rebase], reference, PREVIOUS_NEARER) == text
+    assert "the only scheme measured" in verdict([own, pre], reference, PREVIOUS_NEARER)
     assert "because the previous speaker's base cache is nearer" in text
     assert "0.100 against 0.160" in text
     assert text.count(".\n") == 0

@@ -17,14 +17,19 @@ Base = Literal["previous", "neutral"]
 def choose(found: Sequence[Fidelity], reference: Fidelity) -> Fidelity:
     """The cheapest (rows, then bytes) of the schemes that are not measurably farther from `reference` than the nearest.
 
-    Only schemes that hold less or run less than `reference` are worth having; it is returned where there is none.
+    Returns `reference` where no scheme is worth having.
     """
-    worth = [each for each in found if each.kv_bytes_peak < reference.kv_bytes_peak or each.rows < reference.rows]
+    worth = worth_having(found, reference)
     if not worth:
         return reference
     nearest = min(worth, key=lambda each: each.overall.mean)
     equal = [each for each in worth if not farther(each, nearest)]
     return min(equal, key=lambda each: (each.rows, each.kv_bytes_peak, each.overall.mean))
+
+
+def worth_having(found: Sequence[Fidelity], reference: Fidelity) -> list[Fidelity]:
+    """Schemes that hold less or run less than `reference`."""
+    return [each for each in found if each.kv_bytes_peak < reference.kv_bytes_peak or each.rows < reference.rows]
 
 
 def farther(one: Fidelity, other: Fidelity) -> bool:
@@ -46,7 +51,7 @@ def verdict(found: Sequence[Fidelity], reference: Fidelity, base: Figures) -> st
         )
     return (
         f"These adapters should use {chosen.label}: it costs {_cost(chosen)} (non_shared: {_cost(reference)}) and "
-        f"moves the next-token distribution by {_nats(chosen.overall)}, {_rank(chosen, found)}{_why(chosen, base)}."
+        f"moves the next-token distribution by {_nats(chosen.overall)}, {_rank(chosen, worth_having(found, reference))}{_why(chosen, base)}."
     )
 
 
@@ -60,13 +65,12 @@ def _nats(estimate: Estimate) -> str:
     return f"KL {estimate.mean:.4f} ({tail})"
 
 
-def _rank(chosen: Fidelity, found: Sequence[Fidelity]) -> str:
-    nearest = min(found, key=lambda each: each.overall.mean)
-    others = len(found) - 1
-    if others == 0:
-        return "the only scheme measured"
+def _rank(chosen: Fidelity, worth: Sequence[Fidelity]) -> str:
+    nearest = min(worth, key=lambda each: each.overall.mean)
+    if len(worth) == 1:
+        return "the only scheme measured that holds or runs less"
     if nearest is chosen:
-        return f"the least of {len(found)} schemes"
+        return f"the least of {len(worth)} schemes that hold or run less"
     return f"the cheapest not measurably farther than the nearest ({nearest.label}, KL {nearest.overall.mean:.4f})"
 
 
