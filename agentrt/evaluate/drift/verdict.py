@@ -49,9 +49,10 @@ def verdict(found: Sequence[Fidelity], reference: Fidelity, base: Figures) -> st
             f"These adapters should use non_shared ({_cost(reference)}), because none of the schemes measured holds "
             "less or runs less."
         )
+    rank, why = _rank(chosen, worth_having(found, reference)), _why(chosen, base)
     return (
         f"These adapters should use {chosen.label}: it costs {_cost(chosen)} (non_shared: {_cost(reference)}) and "
-        f"moves the next-token distribution by {_nats(chosen.overall)}, {_rank(chosen, worth_having(found, reference))}{_why(chosen, base)}."
+        f"moves the next-token distribution by {_nats(chosen.overall)}, {rank}{why}."
     )
 
 
