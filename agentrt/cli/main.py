@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from agentrt.cli import config, doctor, models, replay, roles, run, schemes, serve_bench, train
+from agentrt.cli import config, doctor, drift, models, profile, replay, roles, run, schemes, serve_bench, train
 from agentrt.cli.eval import evaluate
 from agentrt.cli.options import JSON_KEY, VERBOSE_KEY
 from agentrt.errors import AgentrtError, ConfigError
@@ -98,6 +98,8 @@ def _root(
 app.command("run")(run.run)
 app.command("eval")(evaluate)
 app.command("replay")(replay.replay)
+app.command("drift")(drift.drift)
+app.command("profile")(profile.profile)
 app.command("serve-bench")(serve_bench.serve_bench)
 app.command("train")(train.train)
 app.command("schemes")(schemes.schemes)

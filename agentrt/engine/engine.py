@@ -53,7 +53,7 @@ class Engine:
         backbone.compute.process.check()
         self.backbone = backbone
         self.adapters = adapters
-        self.scheme = scheme
+        self.scheme = scheme = scheme.fitted(backbone.content_hash, adapters.hashes)
         self._tokenizer = tokenizer or backbone.tokenizer
         self._layout = backbone.layout(adapters)
         scheme.allow(self._layout)

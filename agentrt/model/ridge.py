@@ -51,7 +51,9 @@ def load_maps(
             stored: Any = json.loads((opened.metadata() or {})["agentrt"])
             tensors = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118 - no mapping
     except Exception as error:  # safetensors raises a bare Exception subclass of its own
-        raise SchemeError(f"ridge: {file} is no file of ridge maps ({error}); fit them first") from None
+        raise SchemeError(
+            f"ridge: {file} is no file of ridge maps ({error}); fit them with agentrt profile --ridge"
+        ) from None
     if stored.get("kind") != "ridge" or stored.get("backbone") != backbone_hash:
         raise SchemeError(f"ridge: the maps in {file} were fitted for another backbone; fit them for this one")
     maps = {}

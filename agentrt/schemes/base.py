@@ -58,6 +58,14 @@ class Scheme(ABC):
     def check(self, layout: Layout) -> None:
         """Raise SchemeError where the scheme's own rule does not allow these adapters; called by `allow`."""
 
+    def fitted(self, backbone_hash: str, adapter_hashes: Mapping[str, str]) -> "Scheme":
+        """The scheme with measured options read in from the file that names them, if one does.
+
+        Raises SchemeError where that file belongs to another backbone or to other adapters.
+        """
+        del backbone_hash, adapter_hashes
+        return self
+
     preamble: str = "shared"
     """`shared`: a session's preamble is a span of its own, read by one fixed path before the first turn, and kept for
     other sessions. `paper`: it is the first part of the first turn's context, and nothing is kept."""

@@ -1,14 +1,14 @@
 """droidspeak: one group of neighbouring layers is computed again for what others wrote, from their stored states."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, Self
 
 from agentrt.cache.layout import STATES, Layout
 from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape
 from agentrt.cache.view import View
-from agentrt.schemes.layer_sets import Layers, check_layers, neighbours, resolve_layers
+from agentrt.schemes.layer_sets import Layers, check_layers, fit_layers, neighbours, resolve_layers
 from agentrt.schemes.selective import PlaneLayers, Repair, Selective, SelectiveSession
 from agentrt.step import Pass, RowPlan, States
 from agentrt.trajectory import Trajectory
@@ -21,7 +21,8 @@ class DroidSpeak(Selective):
     """The hidden state that enters the first of `layers` is kept for every token, by whoever processed it. From there
     an agent computes what it has not read itself, through the group; all other layers stay the sender's.
 
-    layers: the group, `a-b` with both ends; `middle` (the middle third), `all`, `none`.
+    layers: the group, `a-b` with both ends; `middle` (the middle third), `all`, `none`; or FILE.json, as
+        `agentrt profile` measured it.
     """
 
     name: ClassVar[str] = "droidspeak"
@@ -34,6 +35,9 @@ class DroidSpeak(Selective):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_layers(self.name, self.layers)
+
+    def fitted(self, backbone_hash: str, adapter_hashes: Mapping[str, str]) -> Self:
+        return replace(self, layers=fit_layers(self.name, self.layers, backbone_hash, adapter_hashes))
 
     def layer_set(self, layout: Layout) -> tuple[int, ...]:
         """The layers whose K and V are replaced."""

@@ -12,7 +12,8 @@ from agentrt.schemes.layer_sets import resolve_layers
 class DroidSpeakScattered(DroidSpeak):
     """Rows run from the first of `layers` to the last; K and V are replaced in these, and are the sender's between.
 
-    layers: a list such as `0+4+9-11`, a range, or `middle`, `spread` (every third), `all`, `none`.
+    layers: a list such as `0+4+9-11`, a range, or `middle`, `spread` (every third), `all`, `none`; or FILE.json, as
+        `agentrt profile` measured it.
     """
 
     name: ClassVar[str] = "droidspeak_scattered"

@@ -1,12 +1,14 @@
 """Options that several schemes share: sets of layers as a user writes them, and ratios."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from agentrt.errors import SchemeError
+from agentrt.schemes.layer_file import SUFFIX, read_layers
 
 Layers = str | int | Sequence[int]
-"""A name of NAMED, or layers: `7`, `10-19`, `0-1+5+7`, from Python also a sequence of numbers."""
+"""A name of NAMED, or layers: `7`, `10-19`, `0-1+5+7`, from Python also a sequence of numbers; or a file of measured
+layers, which `fit_layers` reads."""
 
 
 def _middle(num_layers: int) -> range:
@@ -26,8 +28,15 @@ NAMED: Final[dict[str, Callable[[int], range]]] = {
 
 def check_layers(scheme: str, layers: Layers) -> None:
     """Raise SchemeError for a set that cannot be read, whatever the model."""
-    if not isinstance(layers, str) or layers not in NAMED:
+    if not isinstance(layers, str) or not (layers in NAMED or layers.endswith(SUFFIX)):
         _listed(scheme, layers)
+
+
+def fit_layers(scheme: str, layers: Layers, backbone_hash: str, adapter_hashes: Mapping[str, str]) -> Layers:
+    """What the file of measured layers says, where `layers` names one. Raises SchemeError."""
+    if not isinstance(layers, str) or not layers.endswith(SUFFIX):
+        return layers
+    return read_layers(layers, scheme, backbone_hash=backbone_hash, adapter_hashes=adapter_hashes)
 
 
 def resolve_layers(scheme: str, layers: Layers, num_layers: int) -> tuple[int, ...]:
@@ -71,7 +80,7 @@ def _listed(scheme: str, layers: Layers) -> tuple[int, ...]:
     for word in str(layers).split("+"):
         first, dash, last = word.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            known = f"write {', '.join(NAMED)}, a range such as 4-9, or a list such as 0+4-6"
+            known = f"write {', '.join(NAMED)}, a range such as 4-9, a list such as 0+4-6, or a FILE{SUFFIX}"
             raise SchemeError(f"{scheme}: unknown layer set {layers!r}; {known}")
         found.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(found))

@@ -1,8 +1,8 @@
 """relay_caching: in middle layers, tokens whose values deviate, or that the latest attend to, are computed again."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final, NamedTuple, Self
 
 import torch
 from torch.nn import functional as F
@@ -12,7 +12,15 @@ from agentrt.cache.store import CacheStore
 from agentrt.cache.view import View
 from agentrt.errors import SchemeError
 from agentrt.schemes.choosing import KEPT, ChoosingSession
-from agentrt.schemes.layer_sets import Layers, check_layers, check_ratio, neighbours, resolve_layers, share_of
+from agentrt.schemes.layer_sets import (
+    Layers,
+    check_layers,
+    check_ratio,
+    fit_layers,
+    neighbours,
+    resolve_layers,
+    share_of,
+)
 from agentrt.schemes.selective import PlaneLayers, Repair, Selective
 from agentrt.step import Pass, Reused
 from agentrt.trajectory import Trajectory
@@ -55,6 +63,9 @@ class RelayCaching(Selective):
         check_ratio(self.name, self.ratio)
         if self.detect != "auto" and (isinstance(self.detect, bool) or not isinstance(self.detect, int)):
             raise SchemeError(f"relay_caching: detect is {self.detect!r}; write `auto` or the number of a layer")
+
+    def fitted(self, backbone_hash: str, adapter_hashes: Mapping[str, str]) -> Self:
+        return replace(self, layers=fit_layers(self.name, self.layers, backbone_hash, adapter_hashes))
 
     def stages(self, layout: Layout) -> Stages | None:
         """Raises SchemeError for layers that the model or the set does not have."""

@@ -52,7 +52,9 @@ class Ridge(Scheme):
 
     def check(self, layout: Layout) -> None:
         if not self.maps:
-            raise SchemeError("scheme 'ridge': no maps; fit them on sample contexts and name the file, ridge:maps=FILE")
+            raise SchemeError(
+                "scheme 'ridge': no maps; fit them with `agentrt profile --ridge` and name the file, ridge:maps=FILE"
+            )
         if self.maps_top is not None and self.maps_top > layout.num_layers:
             raise SchemeError(f"ridge: top is {self.top}, the backbone has {layout.num_layers} layers")
 

@@ -31,6 +31,11 @@ class Recorded:
     token_ids: tuple[int, ...]
     spans: tuple[RecordedSpan, ...]
 
+    @property
+    def fields(self) -> list[RecordedSpan]:
+        """What roles generated: each is a turn, which has read all before it and leaves its last token to the next."""
+        return [span for span in self.spans if span.kind in _FIELDS]
+
 
 @dataclass(frozen=True)
 class Example:
@@ -62,11 +67,10 @@ def role_example(recorded: Recorded, role: str) -> Example | None:
         return None
     own_rows: list[int] = []
     unread = 0
-    for span in recorded.spans:
-        if span.kind in _FIELDS:
-            if span.author == role:
-                own_rows.extend(range(unread, span.end - 1))
-            unread = span.end - 1
+    for span in recorded.fields:
+        if span.author == role:
+            own_rows.extend(range(unread, span.end - 1))
+        unread = span.end - 1
     end = targets[-1] + 1
     return Example(
         recorded.id,
@@ -75,6 +79,30 @@ def role_example(recorded: Recorded, role: str) -> Example | None:
         targets,
         tuple(row for row in own_rows if row < end - 1),
     )
+
+
+class RecordedTurn(NamedTuple):
+    """A role reads `context` behind the turn before, then generates `generated`."""
+
+    role: str
+    context: tuple[int, ...]
+    generated: tuple[int, ...]
+
+
+def preamble_of(recorded: Recorded) -> tuple[int, ...]:
+    """The tokens that every episode of the team starts with."""
+    first = recorded.spans[0] if recorded.spans else None
+    return recorded.token_ids[: first.end] if first is not None and first.kind == "preamble" else ()
+
+
+def turns_of(recorded: Recorded) -> list[RecordedTurn]:
+    """The turns behind the preamble; what nobody has read at the end is left out."""
+    turns, start = [], len(preamble_of(recorded))
+    for span in recorded.fields:
+        ids = recorded.token_ids
+        turns.append(RecordedTurn(span.author, ids[start : span.start], ids[span.start : span.end]))
+        start = span.end
+    return turns
 
 
 def write_recorded(path: Path, trajectories: Iterable[Recorded]) -> None:

@@ -11,8 +11,10 @@ from agentrt.training.examples import (
     Example,
     Recorded,
     RecordedSpan,
+    preamble_of,
     read_recorded,
     role_example,
+    turns_of,
     write_recorded,
 )
 
@@ -101,3 +103,19 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str, reason: str) -> None:
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(DataError, match=rf"t\.jsonl:2: .*{reason}"):
         list(read_recorded(path))
+
+
+def test_turns_are_the_fields_and_what_stands_before_each() -> None:
+    spans = (
+        RecordedSpan(0, 2, "system", "preamble"),
+        RecordedSpan(2, 4, "user", "question"),
+        RecordedSpan(4, 6, "plan", "thought"),
+        RecordedSpan(6, 7, "plan", "action"),
+        RecordedSpan(7, 8, "tool", "observation"),
+    )
+    recorded = Recorded("a", "a", tuple(range(8)), spans)
+    assert preamble_of(recorded) == (0, 1)
+    assert [tuple(turn) for turn in turns_of(recorded)] == [("plan", (2, 3), (4, 5)), ("plan", (), (6,))]
+    bare = Recorded("b", "b", (1, 2), (RecordedSpan(0, 1, "user", "question"), RecordedSpan(1, 2, "plan", "thought")))
+    assert preamble_of(bare) == ()
+    assert [tuple(turn) for turn in turns_of(bare)] == [("plan", (1,), (2,))]

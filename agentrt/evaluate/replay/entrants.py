@@ -1,7 +1,7 @@
 """Which schemes a replay compares: `core`, `all` or names, in the order they were asked for."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentrt.config.scheme import parse_scheme
 from agentrt.errors import UsageError
@@ -36,16 +36,21 @@ def parse_schemes(text: str, calls: Sequence[Call]) -> list[str]:
 
     Raises SchemeError for a scheme or option that does not exist, UsageError for an empty list.
     """
+    return spell_schemes(text, {"core": core_schemes(calls), "all": all_schemes(calls)})
+
+
+def spell_schemes(text: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Schemes named in `text`, each once and in one spelling; a word of `groups` stands for its schemes.
+
+    Raises as `parse_schemes`.
+    """
     names: list[str] = []
     for word in filter(None, (word.strip() for word in text.split(","))):
         if "=" in word and ":" not in word and names:  # a further option of the scheme before
             names[-1] += f",{word}"
         else:
             names.append(word)
-    groups = {"core": core_schemes, "all": all_schemes}
-    spelled = [
-        str(parse_scheme(each)) for name in names for each in (groups[name](calls) if name in groups else [name])
-    ]
+    spelled = [str(parse_scheme(each)) for name in names for each in groups.get(name, [name])]
     if not spelled:
         raise UsageError("--schemes: name at least one scheme, or core, or all")
     for name in spelled:

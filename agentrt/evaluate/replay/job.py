@@ -84,6 +84,7 @@ def find_entrants(backbone: Backbone, plan: ReplayPlan, variant: Variant) -> Fie
             scheme = make_scheme(label)
             adapters = sets.of(scheme)
             try:
+                scheme = scheme.fitted(backbone.content_hash, adapters.hashes)
                 scheme.allow(backbone.layout(adapters))
             except SchemeError as error:
                 if not is_group(plan.schemes):

@@ -1,0 +1,137 @@
+"""`agentrt drift`: which sharing scheme a team's adapters want, measured on trajectories forced through the model."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentrt.cli.options import Json, Offline, Quiet, Seed, Sets, TeamName, Verbose, resolve_settings
+from agentrt.cli.output import Output
+from agentrt.cli.samples import Corpus, Limit, Questions, Trajectories, check_files, read_samples
+
+if TYPE_CHECKING:
+    from agentrt.evaluate.drift.job import Drift
+    from agentrt.evaluate.fidelity import Estimate
+
+
+def drift(
+    trajectories: Trajectories = None,
+    questions: Questions = None,
+    corpus: Corpus = None,
+    limit: Limit = 40,
+    schemes: Annotated[
+        str, typer.Option("--schemes", metavar="core|all|NAME,...", help="What to hold against non_shared.")
+    ] = "core",
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="float32, or another dtype of the model; rounding counts as drift.")
+    ] = "float32",
+    plot: Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Draw drift.png into this folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the result as JSON here too.")
+    ] = None,
+    team: TeamName = None,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
+    seed: Seed = None,
+    offline: Offline = None,
+    sets: Sets = [],  # noqa: B006 - typer reads the default and copies it
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure how far shared caches lie from each agent's own, and which scheme the adapters should use.
+
+    Sample trajectories are forced through the model under every scheme: KL of the next-token distributions against
+    non_shared, by role, and PReCache's figures of each handover. Nothing is sampled. The last line says what follows.
+    """
+    from agentrt.evaluate.figures import require_matplotlib
+
+    if plot is not None:
+        require_matplotlib()
+    check_files(trajectories, questions, corpus)
+    flags = {"team": team, "seed": seed, "offline": offline, "device": device, "threads": threads}
+    resolved = resolve_settings(flags, sets)
+    settings, crew = resolved.settings, resolved.load_team()
+
+    from agentrt.evaluate.drift.schemes import parse_drift_schemes
+
+    parse_drift_schemes(schemes, tuple(crew.adapters()))  # what is misspelled is refused before a model is loaded
+    import torch
+
+    from agentrt.evaluate.drift.job import run_drift
+    from agentrt.evaluate.drift.result import declare_drift, draw, to_record
+    from agentrt.model.backbone import Backbone
+    from agentrt.model.progress import progress_bar, silent
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    output = Output(as_json=as_json, quiet=quiet)
+    with progress_bar() as bar:
+        report = silent if quiet else bar
+        backbone = Backbone.load(
+            crew.base.model, dtype=dtype, device=settings.device, offline=settings.offline, backend=settings.backend
+        )
+        assert backbone.tokenizer is not None
+        samples = read_samples(
+            crew,
+            backbone.tokenizer,
+            trajectories=trajectories,
+            questions=questions,
+            corpus=corpus,
+            limit=limit,
+            seed=settings.seed,
+            report=report,
+        )
+        adapters = backbone.load_adapters(crew.adapters())
+        found = run_drift(backbone, adapters, samples, schemes=schemes, report=report)
+    record = to_record(found, declare_drift(backbone, adapters, settings.seed))
+    output.record(record)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    for label, reason in found.left_out:
+        output.say(f"left out {label}: {reason}")
+    _show(output, found, record)
+    if plot is not None:
+        output.say(f"drew {draw(found.geometry, plot / 'drift.png')}")
+    output.result(found.sentence, style="bold")
+
+
+def _show(output: Output, found: "Drift", record: dict[str, Any]) -> None:
+    """Tables for people: divergence and cost of each scheme, then the figures of handovers."""
+    roles = list(found.reference.by_role)
+    output.result(
+        f"\n{record['trajectories']} trajectories of {record['tokens']:,} tokens, {record['generated_tokens']:,} "
+        "generated: KL of the next token against non_shared, in nats",
+        style="bold",
+    )
+    columns = ("scheme", "KL", "95 %", *roles, "rows", "peak MiB")
+    rows = [
+        (
+            each.label,
+            *_spell(each.overall),
+            *(_spell(each.by_role[role])[0] for role in roles),
+            f"{each.rows:,.0f}",
+            f"{each.kv_bytes_peak / 2**20:.2f}",
+        )
+        for each in (found.reference, *found.schemes)
+    ]
+    output.table(columns, rows, right=columns[1:])
+    geometry = found.geometry
+    output.result("\nhandovers, mean over layers: relative error to an agent's own state", style="bold")
+    heads = ("", "of", "previous", "neutral", "rho", "cos", "Gamma_err", "neutral closer", "tokens")
+    lines = []
+    for part in ("hidden", "base", "full"):
+        for transition in (None, *geometry.transitions):
+            figures = geometry.overall(part, transition).figures
+            shown = (figures.previous, figures.neutral, figures.rho, figures.cos, figures.gamma)
+            share = "-" if figures.closer is None else f"{figures.closer:.0%}"
+            tokens = f"{figures.tokens // geometry.num_layers:,}"
+            lines.append((part, transition or "all", *("-" if v is None else f"{v:.3f}" for v in shown), share, tokens))
+    output.table(heads, lines, right=heads[2:])
+
+
+def _spell(estimate: "Estimate") -> tuple[str, str]:
+    interval = estimate.ci95
+    return f"{estimate.mean:.4f}", "-" if interval is None else f"{interval.low:.4f} to {interval.high:.4f}"

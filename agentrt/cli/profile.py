@@ -1,0 +1,107 @@
+"""`agentrt profile`: which layers the selective schemes should compute again, and the maps of ridge, measured."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentrt.cli.options import Json, Offline, Quiet, Seed, Sets, TeamName, Verbose, resolve_settings
+from agentrt.cli.output import Output
+from agentrt.cli.samples import Corpus, Limit, Questions, Trajectories, check_files, read_samples
+
+
+def profile(
+    trajectories: Trajectories = None,
+    questions: Questions = None,
+    corpus: Corpus = None,
+    limit: Limit = 4,
+    schemes: Annotated[
+        str,
+        typer.Option(
+            "--schemes", metavar="all|NAME,...", help="Of droidspeak, droidspeak_scattered and relay_caching."
+        ),
+    ] = "all",
+    share: Annotated[float, typer.Option("--share", help="The part of the layers that is computed again.")] = 0.3,
+    ridge: Annotated[bool, typer.Option("--ridge", help="Fit the maps of scheme ridge instead.")] = False,
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="float32, or another dtype of the model; rounding counts as harm.")
+    ] = "float32",
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where layers.json or ridge.safetensors goes.")
+    ] = Path("runs/profile"),
+    team: TeamName = None,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
+    seed: Seed = None,
+    offline: Offline = None,
+    sets: Sets = [],  # noqa: B006 - typer reads the default and copies it
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure which layers must be computed again when an agent reads what others computed, and write them to a file.
+
+    Sample trajectories are forced through the model, with all layers repaired but one (droidspeak_scattered), or one
+    group of neighbours repaired (droidspeak, relay_caching); what counts is the KL of the next token against
+    non_shared. The file is an option of the schemes: droidspeak:layers=FILE. It holds for this backbone and these
+    adapters only.
+    """
+    from agentrt.errors import UsageError
+
+    check_files(trajectories, questions, corpus)
+    if not 0 < share <= 1:
+        raise UsageError(f"--share {share}: write a number above 0 up to 1, the part of the layers computed again")
+    flags = {"team": team, "seed": seed, "offline": offline, "device": device, "threads": threads}
+    resolved = resolve_settings(flags, sets)
+    settings, crew = resolved.settings, resolved.load_team()
+
+    from agentrt.evaluate.profile.job import facts, probed_schemes, run_profile
+
+    probed_schemes(schemes)  # what is misspelled is refused before a model is loaded
+    import torch
+
+    from agentrt.evaluate.ridge import fit_ridge, write_ridge
+    from agentrt.model.backbone import Backbone
+    from agentrt.model.progress import progress_bar, silent
+    from agentrt.schemes.layer_file import write_layer_file
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    output = Output(as_json=as_json, quiet=quiet)
+    with progress_bar() as bar:
+        report = silent if quiet else bar
+        backbone = Backbone.load(
+            crew.base.model, dtype=dtype, device=settings.device, offline=settings.offline, backend=settings.backend
+        )
+        assert backbone.tokenizer is not None
+        samples = read_samples(
+            crew,
+            backbone.tokenizer,
+            trajectories=trajectories,
+            questions=questions,
+            corpus=corpus,
+            limit=limit,
+            seed=settings.seed,
+            report=report,
+        )
+        adapters = backbone.load_adapters(crew.adapters())
+        out.mkdir(parents=True, exist_ok=True)
+        if ridge:
+            maps = out / "ridge.safetensors"
+            fit = fit_ridge(backbone, adapters, [sample.token_ids for sample in samples])
+            write_ridge(maps, fit, backbone, adapters)
+        else:
+            profiles = run_profile(backbone, adapters, samples, schemes=schemes, share=share, report=report)
+    if ridge:
+        gains = {name: [round(gain, 6) for gain in each.gains.tolist()] for name, each in fit.maps.items()}
+        output.record({"event": "ridge_fitted", "file": str(maps), "tokens": fit.num_tokens, "gains": gains})
+        output.result(f"fitted on {fit.num_tokens:,} tokens: --scheme ridge:maps={maps}")
+        return
+    file = out / "layers.json"
+    layers, found = {each.scheme: each.layers for each in profiles}, facts(profiles, samples, share)
+    write_layer_file(file, layers, backbone_hash=backbone.content_hash, adapter_hashes=adapters.hashes, facts=found)
+    output.record({"event": "profile", "file": str(file), "layers": layers, **found})
+    for each in profiles:
+        low, high = min(each.values.values()), max(each.values.values())
+        output.result(f"{each.scheme}: layers {each.layers} (KL of {len(each.values)} probes: {low:.4f} to {high:.4f})")
+    output.result(f"use it: --scheme {profiles[0].scheme}:layers={file}")

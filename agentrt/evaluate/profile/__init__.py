@@ -1,0 +1,1 @@
+"""Profiles: which layers of a model suffer most when an agent reads what others computed."""

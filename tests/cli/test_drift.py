@@ -1,0 +1,96 @@
+"""`agentrt drift`, on a tiny model in a folder."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.tiny_team import ROLES, tiny_team, write_trajectories
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> list[str]:
+    write_trajectories(tmp_path / "t.jsonl")
+    return tiny_team(tmp_path)
+
+
+def test_json_has_one_object_and_people_get_tables_a_figure_and_a_sentence(
+    cli: Any, model: list[str], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    chosen = ["--schemes", "full_shared,rebase_shared:adapted_tail=1,pivot=plan,pre_lr_shared", "--limit", "2"]
+    arguments = ["drift", *model, "--trajectories", "t.jsonl", *chosen, "--plot", "figures", "--out", "out/drift.json"]
+    result = cli(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    (line,) = [json.loads(line) for line in result.stdout.splitlines()]
+    assert line["event"] == "drift"
+    assert (line["trajectories"], line["tokens"], line["generated_tokens"]) == (2, 2 * 19, 2 * 8)
+    assert [each["scheme"] for each in line["schemes"]] == [
+        "non_shared",
+        "full_shared",
+        "rebase_shared:adapted_tail=1,pivot=plan",
+        "pre_lr_shared",
+    ]
+    assert set(line["layers"]["base"]) == {"all", "plan -> action", "plan -> reflect", "action -> reflect"}
+    assert json.loads((tmp_path / "out" / "drift.json").read_text()) == line
+    assert (tmp_path / "figures" / "drift.png").is_file()
+    assert "neutral closer" in result.stderr
+    assert result.stderr.rstrip().endswith(line["sentence"])
+    people = cli(*arguments)
+    assert people.exit_code == 0, people.stderr
+    assert people.stdout.rstrip().endswith(line["sentence"])
+
+
+def test_without_trajectories_they_are_derived_from_the_mini_benchmark(cli: Any, model: list[str]) -> None:
+    longer = [f"roles.{role}.sampling.max_new_tokens=220" for role in ROLES]  # its tokens are bytes
+    sets = [word for each in (*longer, "limits.max_observation_tokens=900") for word in ("--set", each)]
+    result = cli("drift", *model, *sets, "--schemes", "full_shared", "--limit", "2", "--json", "-q")
+    assert result.exit_code == 0, result.stderr
+    line = json.loads(result.stdout)
+    assert 1 <= line["trajectories"] <= 2
+    assert set(line["schemes"][0]["by_role"]) == set(ROLES)
+    assert line["schemes"][1]["kl"]["mean"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--schemes", "ful_shared"], "did you mean 'full_shared'"),
+        (["--schemes", " "], "name at least one scheme"),
+        (["--trajectories", "absent.jsonl"], "absent.jsonl is not a file"),
+        (["--questions", "absent.jsonl"], "go together"),
+        (["--limit", "0"], "limit"),
+    ],
+)
+def test_bad_input_is_refused_before_a_model_is_loaded(cli: Any, arguments: list[str], message: str) -> None:
+    result = cli("drift", *arguments, "--set", "base.model=/nowhere")
+    assert result.exit_code == 2, result.stderr
+    assert message in result.stderr
+
+
+def test_trajectories_of_other_roles_are_refused_by_name(cli: Any, model: list[str], tmp_path: Path) -> None:
+    row = {
+        "id": "x",
+        "question_id": "x",
+        "token_ids": [1, 2, 3],
+        "spans": [[0, 2, "u", "q"], [2, 3, "critic", "thought"]],
+    }
+    (tmp_path / "t.jsonl").write_text(json.dumps(row) + "\n")
+    result = cli("drift", *model, "--trajectories", "t.jsonl")
+    assert result.exit_code == 2
+    assert "trajectory x: there is no adapter for critic; adapters: plan, action, reflect" in result.stderr
+
+
+def test_plot_without_matplotlib_says_how_to_install_it(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = cli("drift", "--plot", "figures")
+    assert result.exit_code == 2
+    assert "pip install 'agentrt[plots]'" in result.stderr
+
+
+def test_help_says_what_is_measured(cli: Any) -> None:
+    text = cli("drift", "--help").stdout
+    for word in ("--trajectories", "--schemes", "--limit", "--plot", "KL of the next-token", "last line"):
+        assert word in " ".join(text.split())
