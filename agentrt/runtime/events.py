@@ -78,6 +78,22 @@ class RunStarted(_Event):
     schema_version: int = SCHEMA_VERSION
 
 
+class RunResumed(_Event):
+    """A run goes on in another process, or as a fork of another run. Of the events before, those of the first `turns`
+    turns and `observations` tool calls stand; what came after them in the log was lost, and happens again."""
+
+    event: Literal["run_resumed"] = "run_resumed"
+    run_id: str
+    question: str
+    team: str
+    scheme: str
+    seed: int
+    turns: int
+    observations: int
+    forked_from: str | None = None
+    """The run whose turns these are, if it is another one."""
+
+
 class TurnStarted(_Event):
     event: Literal["turn_started"] = "turn_started"
     turn: int
@@ -165,7 +181,7 @@ class RunFinished(_Event):
 
 
 Event = Annotated[
-    RunStarted | TurnStarted | Token | TurnFinished | ToolCalled | ToolFinished | RunFinished,
+    RunStarted | RunResumed | TurnStarted | Token | TurnFinished | ToolCalled | ToolFinished | RunFinished,
     Field(discriminator="event"),
 ]
 

@@ -6,10 +6,12 @@ from typing import Any
 from langgraph.graph import END as GRAPH_END
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
 
 from agentrt.config.flow import CHOOSES, DEFAULT
 from agentrt.config.team import END, RoleNode, Team, ToolNode
-from agentrt.runtime.role_node import role_node
+from agentrt.runtime.rebuild import enter
+from agentrt.runtime.role_node import NodeFunction, role_node
 from agentrt.runtime.state import EpisodeState, RunContext
 from agentrt.runtime.tool_node import tool_node
 
@@ -26,7 +28,7 @@ def compile_graph(team: Team) -> Graph:
             run = role_node(name, node, team, argue, starts_step=starts_step)
         else:
             run = tool_node(team)
-        graph.add_node(name, run)
+        graph.add_node(name, _entered(run))
         again = retrying(team) if isinstance(node, ToolNode) else []
         targets = [_graph_name(target) for target in dict.fromkeys([*node.targets(), *again])]
         graph.add_conditional_edges(name, _router(team, node), [*targets, GRAPH_END])
@@ -86,6 +88,16 @@ def _router(team: Team, node: RoleNode | ToolNode) -> Any:
         return _graph_name(node.follow(decisive))
 
     return route
+
+
+def _entered(run: NodeFunction) -> NodeFunction:
+    """The node's function, once its session is where the state says."""
+
+    def node(state: EpisodeState, *, runtime: Runtime[RunContext]) -> EpisodeState:
+        enter(runtime.context, state)
+        return run(state, runtime=runtime)
+
+    return node
 
 
 def _graph_name(name: str) -> str:

@@ -14,8 +14,6 @@ from agentrt.runtime.state import RunContext
 
 def out_of_time(context: RunContext) -> Status | None:
     """Checked before every node."""
-    if context.cancelled.is_set():
-        return "cancelled"
     return "limit:time" if time.monotonic() > context.deadline else None
 
 

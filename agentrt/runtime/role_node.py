@@ -72,7 +72,8 @@ def role_node(
         ]
         written = write(context, adapter, node.emits, sampling, constraint, turn)
         if written is None:
-            return {"status": out_of_time(context) or "cancelled", "spans": spans}
+            context.stop_if_cancelled()
+            return {"status": "limit:time", "spans": spans}
         facts = turn_facts(written.result)
         context.emit(
             TurnFinished(
