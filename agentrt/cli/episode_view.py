@@ -7,6 +7,7 @@ from agentrt.config.sections import DialectConfig
 from agentrt.runtime.events import (
     Event,
     RunFinished,
+    RunResumed,
     RunStarted,
     Token,
     ToolCalled,
@@ -34,6 +35,10 @@ class EpisodeView:
             case RunStarted():
                 self._out.say(f"Question: {event.question}", style="bold")
                 self._out.say(f"team {event.team}, scheme {event.scheme}, seed {event.seed}, run {event.run_id}\n")
+            case RunResumed():
+                source = f"forked from {event.forked_from}, " if event.forked_from else ""
+                self._out.say(f"Question: {event.question}", style="bold")
+                self._out.say(f"run {event.run_id}, scheme {event.scheme}: {source}goes on after {event.turns} turns\n")
             case TurnStarted():
                 self._head(event.step, event.role, event.emits)
                 self._raw = self._shown = ""

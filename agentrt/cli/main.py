@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from agentrt.cli import config, doctor, models, replay, roles, run, schemes, serve_bench, train
+from agentrt.cli import config, doctor, models, replay, resume, roles, run, schemes, serve_bench, train
 from agentrt.cli.eval import evaluate
 from agentrt.cli.options import JSON_KEY, VERBOSE_KEY
 from agentrt.errors import AgentrtError, ConfigError
@@ -96,6 +96,7 @@ def _root(
 
 
 app.command("run")(run.run)
+app.command("resume")(resume.resume)
 app.command("eval")(evaluate)
 app.command("replay")(replay.replay)
 app.command("serve-bench")(serve_bench.serve_bench)

@@ -88,6 +88,7 @@ class RunResumed(_Event):
     team: str
     scheme: str
     seed: int
+    adapters: dict[str, str] = Field(default_factory=dict)
     turns: int
     observations: int
     forked_from: str | None = None

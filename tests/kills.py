@@ -1,0 +1,76 @@
+"""Runs episodes that end by SIGKILL, each in a process of its own: `python -m tests.kills FOLDER SCHEME...`.
+
+Into FOLDER/SCHEME go `weights`, and under `runs` one run folder per place of death and `whole`, the run left alone.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from agentrt.runtime.episode import Runtime
+from agentrt.testing import FakeTool
+from agentrt_tools import Json, ToolResult
+from tests.crew import short_team, tiny_engine
+from tests.watched import Moment, Watched
+
+QUESTION = "Where was the director of Jaws born?"
+SEED = 3
+DEATHS = {
+    "first": Moment("turn", 1),
+    "boundary": Moment("turn", 4),
+    "unsaved": Moment("end", 3),
+    "decode": Moment("token", 4, 2),
+    "tool": Moment("tool", 1),
+}
+
+
+class Deadly(FakeTool):
+    """Answers the same to all, unless it is to die."""
+
+    def __init__(self, name: str, tell: object = None) -> None:
+        super().__init__(name)
+        self._tell = tell
+
+    def __call__(self, argument: str, state: Mapping[str, Json], *, question: str = "") -> ToolResult:
+        if callable(self._tell):
+            self._tell(Moment("tool", 1))
+        return ToolResult(f"Nothing about {argument[:9]}.", state=dict(state))
+
+
+def play(folder: Path, scheme: str, run_id: str, death: Moment | None) -> None:
+    def tell(moment: Moment) -> None:
+        if moment == death:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    tools = {name: Deadly(f"deadly.{name}", tell) for name in ("Search", "Retrieve", "Lookup")}
+    with (
+        tiny_engine(folder / "weights", scheme) as engine,
+        Runtime(short_team(), engine=Watched(engine, tell), tools=tools, out=folder / "runs", seed=SEED) as rt,
+    ):
+        rt.run(QUESTION, run_id=run_id)
+
+
+def main(folder: Path, schemes: list[str]) -> None:
+    torch.set_num_threads(1)
+    for scheme in schemes:
+        for run_id, death in [("whole", None), *DEATHS.items()]:
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    play(folder / scheme, scheme, run_id, death)
+                    code = 0
+                finally:
+                    os._exit(code)
+            _, status = os.waitpid(child, 0)
+            expected = 0 if death is None else signal.SIGKILL
+            if status != expected:
+                sys.exit(f"{scheme}, {run_id}: ended with {status}, not {expected}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
