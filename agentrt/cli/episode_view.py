@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from agentrt.cli.output import Output
+from agentrt.cli.turn_costs import size
 from agentrt.config.sections import DialectConfig
 from agentrt.runtime.events import (
     Event,
@@ -97,7 +98,7 @@ class EpisodeView:
                 usage.generated_tokens,
                 f"{usage.ttft_s * 1000:.0f} ms",
                 f"{usage.decode_tokens_per_s:.1f}",
-                _size(usage.kv_bytes),
+                size(usage.kv_bytes),
             )
             for role, usage in event.usage.items()
         ]
@@ -116,7 +117,3 @@ def _failures(health: ToolHealth, last: Mapping[str, str]) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in health.failures.items())
     said = "".join(f"\n  {action}: {error}" for action, error in last.items())
     return f"tools FAILED in {health.failed} of {health.calls} calls ({kinds}){said}"
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 2**20:.1f} MiB" if num_bytes >= 2**20 else f"{num_bytes / 2**10:.0f} KiB"

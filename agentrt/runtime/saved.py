@@ -87,13 +87,19 @@ class FoundRun(NamedTuple):
     logged: LoggedRun
 
 
+def run_folder(run: str | Path, out: Path | None) -> Path:
+    """The folder of a run, by its path or by its id under `out`. Raises UsageError where there is none."""
+    places = [Path(run), *([out / run] if out is not None else [])]
+    for place in places:
+        if (place / EVENTS_FILE).is_file():
+            return place
+    listed = " nor ".join(map(str, dict.fromkeys(places)))
+    raise UsageError(f"there is no run {run}: neither {listed} is a run folder; name one, or give --out DIR")
+
+
 def find_run(run: str | Path, out: Path | None) -> FoundRun:
     """A run by the path of its folder, or by its id under `out`. Raises UsageError or DataError."""
-    places = [Path(run), *([out / run] if out is not None else [])]
-    folder = next((place for place in places if (place / EVENTS_FILE).is_file()), None)
-    if folder is None:
-        listed = " nor ".join(map(str, dict.fromkeys(places)))
-        raise UsageError(f"there is no run {run}: neither {listed} is a run folder; name one, or give --out DIR")
+    folder = run_folder(run, out)
     logged = read_run(folder)
     try:
         return FoundRun(folder, SavedRun.model_validate(logged.header), logged)
