@@ -52,7 +52,7 @@ def play(folder: Path, scheme: str, run_id: str, seed: int, death: Moment | None
         tiny_engine(folder / "weights", scheme) as engine,
         Runtime(short_team(), engine=Watched(engine, tell), tools=tools, out=folder / "runs", seed=seed) as rt,
     ):
-        return any(action.observation for action in rt.run(QUESTION, run_id=run_id).actions)
+        return rt.run(QUESTION, run_id=run_id).tool_health["calls"] != 0
 
 
 def status_of(folder: Path, scheme: str, run_id: str, seed: int, death: Moment | None) -> int:

@@ -35,7 +35,8 @@ h1 { font-size: 1.3rem; } h2 { font-size: 1rem; margin: 2rem 0 .5rem; }
 .failed { border-left-color: var(--bad) !important; } .failed .why { color: var(--bad); font-weight: 600; }
 .bar { display: flex; height: .7rem; margin: .4rem 0 .1rem; min-width: 2px; }
 .bar span { display: block; } .reused { background: var(--reused); } .recomputed { background: var(--recomputed); }
-.new { background: var(--new); } .key span { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; }
+.new { background: var(--new); }
+.key span { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; } th, td { padding: .2rem .8rem .2rem 0;
   border-bottom: 1px solid var(--line); text-align: right; } th:first-child, td:first-child { text-align: left; }
 """
