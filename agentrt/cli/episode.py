@@ -11,7 +11,7 @@ from agentrt.config.team import Team
 from agentrt.evaluate.scoring import score
 from agentrt.questions.datasets import Question
 from agentrt.questions.question import SupportingFact
-from agentrt.runtime.events import Event, RunFinished, RunResumed, RunStarted, to_json
+from agentrt.runtime.events import ANSWERED, Event, RunFinished, RunResumed, RunStarted, to_json
 from agentrt.runtime.options import Scorer
 from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.saved import SavedRun
@@ -53,7 +53,7 @@ class Asked(NamedTuple):
             return None
 
         def rate(result: EpisodeResult) -> Mapping[str, Json]:
-            scored = score(gold, result.answer, finished=result.status == "finished")
+            scored = score(gold, result.answer, finished=result.status in ANSWERED)
             return {"correct": scored.correct, "f1": scored.f1, "id": gold.id, "gold": gold.answer}
 
         return rate
@@ -84,7 +84,7 @@ def play(team: Team, asked: Asked, events: Iterable[Event], out: Output, *, fold
 
 def exit_code(event: RunFinished) -> int:
     """0 with an answer; 3 without one; 4 where tools were the reason: too many failures, or no key or credits."""
-    if event.status == "finished" and event.answer is not None:
+    if event.status in ANSWERED and event.answer is not None:
         return 0
     health = ToolHealth.from_json(event.tool_health)
     return TOOLS_FAILED if event.status == "limit:tool_errors" or health.locked_out else NO_ANSWER

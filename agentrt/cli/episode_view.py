@@ -6,6 +6,7 @@ from agentrt.cli.output import Output
 from agentrt.cli.turn_costs import size
 from agentrt.config.sections import DialectConfig
 from agentrt.runtime.events import (
+    ANSWERED,
     Event,
     RunFinished,
     RunResumed,
@@ -77,8 +78,9 @@ class EpisodeView:
     def _finish(self, event: RunFinished) -> None:
         out = self._out
         out.say()
-        if event.answer is not None and event.status == "finished":
-            out.result(f"Answer: {event.answer}", style="bold")
+        if event.answer is not None and event.status in ANSWERED:
+            forced = f" (forced by {event.forced_by})" if event.forced_by else ""
+            out.result(f"Answer: {event.answer}{forced}", style="bold")
         else:
             out.result(f"No answer: {event.status}" + (f" ({event.error})" if event.error else ""), style="bold red")
         if event.score is not None:

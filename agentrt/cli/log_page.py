@@ -6,6 +6,7 @@ from typing import Final
 
 from agentrt.cli.turn_costs import Read, cost, read_of, size
 from agentrt.runtime.events import (
+    ANSWERED,
     Event,
     RunFinished,
     RunResumed,
@@ -79,8 +80,9 @@ def _facts(header: Mapping[str, Json], first: RunStarted | RunResumed | None) ->
 def _end(finished: RunFinished | None) -> str:
     if finished is None:
         return '<p class="item failed"><span class="why">The run has not ended.</span></p>'
-    good = finished.status == "finished" and finished.answer is not None
-    said = f"Answer: {finished.answer}" if good else f"No answer: {finished.status}"
+    good = finished.status in ANSWERED and finished.answer is not None
+    forced = f" (forced by {finished.forced_by})" if finished.forced_by else ""
+    said = f"Answer: {finished.answer}{forced}" if good else f"No answer: {finished.status}"
     error = f" ({finished.error})" if finished.error else ""
     health = ToolHealth.from_json(finished.tool_health)
     failed = f' <span class="why">{health.failed} of {health.calls} tool calls failed.</span>' if health.failed else ""

@@ -1,6 +1,5 @@
 """A team file: which roles, tools and limits, and how a turn follows a turn. Loading one loads no weights."""
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -12,6 +11,7 @@ from agentrt.config.checks import (
     Finding,
     check_adapters,
     check_dialect,
+    check_limits,
     check_names,
     check_paths,
     check_secrets,
@@ -113,7 +113,7 @@ class Team(Strict):
     ) -> Self:
         """The team whose `values()` these are, with changes. Raises ConfigError, as `load` does."""
         document = Document(f"<the saved team {name}>")
-        document.data.update(copy.deepcopy(dict(values)))
+        document.data.update(_plain(values))
         return cls._checked(document, root, name, overrides, need_adapters)
 
     @classmethod
@@ -174,6 +174,7 @@ class Team(Strict):
         yield from check_secrets(self.tools)
         yield from check_tools(self.tools)
         yield from check_dialect(self.dialect, self.flow)
+        yield from check_limits(self.limits, self.flow)
 
 
 def check_scheme(team: Team, known: Mapping[str, Iterable[str]]) -> list[Problem]:
@@ -184,6 +185,13 @@ def check_scheme(team: Team, known: Mapping[str, Iterable[str]]) -> list[Problem
         else team.problem(("scheme", "name"), fault.message)
         for fault in scheme_faults(team.scheme, known)
     ]
+
+
+def _plain(value: Any) -> Any:
+    """JSON as the YAML reader gives data: mappings are copied, lists are tuples."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return tuple(map(_plain, value)) if isinstance(value, list) else value
 
 
 def _find(name_or_path: str | Path) -> Path:

@@ -16,8 +16,11 @@ SCHEMA_VERSION: Final = 1
 
 Status = Literal[
     "finished",
+    "forced",
     "loop",
     "limit:steps",
+    "limit:turns",
+    "limit:tokens",
     "limit:context",
     "limit:time",
     "limit:tool_errors",
@@ -25,7 +28,9 @@ Status = Literal[
     "cancelled",
     "failed",
 ]
-"""How an episode ended; only "finished" is an answer the team stands by."""
+"""How an episode ended; only "finished" is an answer the team stands by. "forced" is one it was made to give."""
+
+ANSWERED: Final = ("finished", "forced")
 
 
 class _Event(BaseModel):
@@ -172,6 +177,8 @@ class RunFinished(_Event):
     run_id: str
     seed: int
     scheme: str
+    forced_by: Status | None = None
+    """The limit that made the team answer, of a "forced" one."""
     answer_logprob: float | None = None
     """Mean log-probability of the tokens of the answer's field: how sure the model was of its own words."""
     parse_failures: int = 0

@@ -71,6 +71,8 @@ class EpisodeState(TypedDict, total=False):
     """Role -> RoleUsage."""
     status: str
     """Why the episode stopped early (see events.Status); empty while it runs."""
+    forced_by: str | None
+    """The limit that made the team answer."""
 
 
 def initial_state(question: str, spans: list[SpanRecord]) -> EpisodeState:
@@ -100,6 +102,7 @@ def initial_state(question: str, spans: list[SpanRecord]) -> EpisodeState:
         tool_health=ToolHealth().to_json(),
         usage={},
         status="",
+        forced_by=None,
     )
 
 

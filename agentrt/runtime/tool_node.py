@@ -56,7 +56,7 @@ def tool_node(team: Team) -> NodeFunction:
             changes["tools_s"] = state["tools_s"] + outcome.call.elapsed_s
             if outcome.call.result is not None:
                 changes["tool_state"] = dict(outcome.call.result.state)
-        stopped = tools_fail(team.limits, health.failed) or loops(team.limits, [*state["calls"], call], call)
+        stopped = tools_fail(team.limits, health.failed) or loops(team.limits, [*state["calls"], call])
         if status := out_of_time(context) or stopped:
             changes["status"] = status
         return changes

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from agentrt.config.team import Override
+from agentrt.config.team import Override, Team
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool, ScriptedEngine
 from agentrt_tools import ToolFailed
-from tests.crew import short_team
 
 EVIL = '<script>alert("x")</script> & <img src="http://example.org/a.png">'
 SCRIPT = ["I look.", "Search", "a", "I look on.", "Search", "b", "So.", "Finish", "Delft", "It is.", "right"]
@@ -22,7 +21,7 @@ def run(tmp_path: Path) -> Path:
     tools = {"Search": FakeTool("fake.search", {"a": EVIL, "b": ToolFailed("quota", EVIL)})}
     tools |= {name: FakeTool("fake") for name in ("Retrieve", "Lookup")}
     free = Override(("flow", "nodes", "argue", "constrain"), {}, "the test")
-    team = short_team(free, max_steps=5)
+    team = Team.load("search", overrides=[free], need_adapters=False)
     with Runtime(team, engine=ScriptedEngine(SCRIPT), tools=tools, out=tmp_path / "runs") as rt:
         rt.run(f"Who? {EVIL}", run_id="one")
     return tmp_path / "runs" / "one"

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.config.flow import Emits
 from agentrt.errors import UsageError
 from agentrt.runtime.episode import Runtime
-from agentrt.runtime.events import RunFinished, RunResumed, RunStarted, Token, ToolFinished, TurnFinished
+from agentrt.runtime.events import RunFinished, RunResumed, RunStarted, ToolFinished, TurnFinished
+from agentrt.runtime.options import CancelToken
 from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.runlog import EVENTS_FILE, RESULT_FILE, read_run
 from agentrt.testing import ScriptedEngine
@@ -87,10 +89,16 @@ SCRIPT = [
 
 def stopped(make_team: MakeTeam, corpus: Path, out: Path, turn: int) -> None:
     """A run `one` that was cancelled when its turn began to write."""
-    with Runtime(make_team(), engine=ScriptedEngine(SCRIPT), corpus=corpus, out=out, seed=5) as rt:
-        events = rt.stream("Who?", run_id="one", note={"from": "a test"})
-        next(event for event in events if isinstance(event, Token) and event.turn == turn)
-        events.close()  # type: ignore[attr-defined]  # it is a generator
+    cancel, texts = CancelToken(), iter(enumerate(SCRIPT, 1))
+
+    def script(adapter: str, field: Emits, so_far: str) -> str:
+        at, text = next(texts)
+        if at == turn:
+            cancel.cancel()
+        return text
+
+    with Runtime(make_team(), engine=ScriptedEngine(script), corpus=corpus, out=out, seed=5) as rt:
+        assert rt.run("Who?", run_id="one", note={"from": "a test"}, cancel=cancel).status == "cancelled"
 
 
 def test_the_log_of_a_resumed_run_tells_each_turn_and_call_once(
@@ -108,7 +116,7 @@ def test_the_log_of_a_resumed_run_tells_each_turn_and_call_once(
     assert (seen[-1].status, seen[-1].answer, seen[-1].steps) == ("finished", "shark", 4)
     log = read_run(out / "one")
     assert log.header["note"] == {"from": "a test"}
-    assert [event.turn for event in log.standing() if isinstance(event, TurnFinished)] == list(range(1, 14))
+    assert [event.turn for event in log.standing() if isinstance(event, TurnFinished)] == list(range(1, 15))
     assert [event.step for event in log.standing() if isinstance(event, ToolFinished)] == [1, 2, 3]
     assert [event.event for event in log.standing()].count("run_finished") == 1
     result = EpisodeResult.model_validate_json((out / "one" / RESULT_FILE).read_text())
@@ -124,10 +132,10 @@ def test_a_fork_begins_a_new_run_and_leaves_the_old_one(make_team: MakeTeam, cor
     team = make_team(("max_steps: 6", "max_steps: 9"))
     with Runtime(team, engine=ScriptedEngine(other, scheme_name="another"), corpus=corpus, out=out) as rt:
         forked = rt.resume("one", at_turn=4, run_id="two")
-        with pytest.raises(UsageError, match="--at-turn 99: the run has turns 0 to 13"):
+        with pytest.raises(UsageError, match="--at-turn 99: the run has turns 0 to 14"):
             rt.resume("one", at_turn=99)
-        with pytest.raises(UsageError, match=r"has ended \(finished\) at turn 13"):
-            rt.resume("one", at_turn=13)
+        with pytest.raises(UsageError, match=r"has ended \(finished\) at turn 14"):
+            rt.resume("one", at_turn=14)
     assert (forked.run_id, forked.scheme, forked.answer, forked.actions[:1]) == (
         *("two", "another", "yes"),
         whole.actions[:1],
