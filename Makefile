@@ -27,3 +27,4 @@ test: install
 
 bench: install
 	$(BIN)/python -m benchmarks.decode
+	$(BIN)/python -m benchmarks.attention

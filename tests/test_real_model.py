@@ -89,11 +89,20 @@ def test_non_shared_is_transformers_and_peft_over_a_long_trajectory(loaded, back
                 assert ids[position] == int(best.indices[0]) or close, (role, position)
 
 
-READ_AGAIN = {"non_shared", "base_shared", *(name for name, kind in SCHEMES.items() if issubclass(kind, Selective))}
+READ_AGAIN = {
+    "non_shared",
+    "own_kv",
+    "base_shared",
+    *(name for name, kind in SCHEMES.items() if issubclass(kind, Selective)),
+}
 """Here a speaker computes what others wrote, or some layers of it, once more."""
 
 
-@pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - {"base_lr_shared"}))  # its adapters must share A
+SPECIAL = {"base_lr_shared", "alora", "ridge"}
+"""These need adapters of a kind of their own, or maps fitted for them."""
+
+
+@pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - SPECIAL))
 def test_every_scheme_continues_a_shared_trajectory(backbone, folders, text_ids, scheme):
     """All agree with non_shared in the first turn, then may differ; nothing is read twice but where it must be."""
     with open_engine(backbone, folders, scheme) as engine, open_engine(backbone, folders, "non_shared") as exact:

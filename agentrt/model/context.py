@@ -96,7 +96,8 @@ class _Span(NamedTuple):
             return Reader(self.start, self.end, self.position, self.path, pieces, factored, {}, None)
         device = planes[self.view.plane].device
         places = torch.arange(self.position, self.position + rows) if self.kept is None else self.kept.positions
-        overlaid, masks = overlaid_pieces(self.view, planes, first), Masks(places.to(device, torch.int32))
+        overlaid = overlaid_pieces(self.view, planes, first)
+        masks = Masks(places.to(device, torch.int32), thinned=self.kept is not None)
         return Reader(self.start, self.end, int(places[0]), self.path, pieces, factored, overlaid, masks)
 
 

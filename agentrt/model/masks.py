@@ -7,12 +7,15 @@ from agentrt_kernels.lora_attention import penalty
 
 
 class Masks:
-    """For one reader, by piece and window. `places` [n] int32 are its rows' positions, ascending."""
+    """For one reader, by piece and window. `places` [n] int32 are its rows' positions, ascending.
 
-    def __init__(self, places: torch.Tensor) -> None:
+    `thinned`: they may skip positions, and keys may lie behind the last of them.
+    """
+
+    def __init__(self, places: torch.Tensor, *, thinned: bool) -> None:
         self._places = places
         self._first, self._last = int(places[0]), int(places[-1])
-        self._skips = self._last - self._first != len(places) - 1
+        self._thinned = thinned
         self._made: dict[tuple[int, int | None], torch.Tensor | None] = {}
 
     def of(self, piece: Piece, window: int | None, keys: torch.Tensor) -> torch.Tensor | None:
@@ -20,7 +23,7 @@ class Masks:
 
         None where positions tell who sees what: nothing skips, or all is seen.
         """
-        if piece.places is None and not self._skips:
+        if piece.places is None and not self._thinned:
             return None
         key = (id(piece), window)
         if key not in self._made:

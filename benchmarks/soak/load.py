@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agentrt import Runtime, Sampling, TurnCancelledError
-from agentrt.runtime.events import RunFinished, Token
+from agentrt.runtime.events import RunFinished, Token, ToolFinished
 from agentrt.runtime.options import CancelToken
 
 
@@ -18,7 +18,8 @@ class Played(NamedTuple):
     seed: int
     sampled: tuple[int, ...]
     whole: bool
-    timeouts: int
+    failed: tuple[bool, ...]
+    """For each tool call, whether it failed: a tool that is late for once changes what follows."""
 
 
 class Turned(NamedTuple):
@@ -70,19 +71,19 @@ class Worker:
     def _play(self, rng: random.Random, close_after: int | None, token: CancelToken | None) -> None:
         question, seed = rng.choice(self.questions), rng.randrange(8)
         sampled: list[int] = []
-        whole, timeouts = False, 0
+        whole, failed = False, list[bool]()
         events = self.runtime.stream(question, seed=seed, cancel=token)
         for event in events:
             if isinstance(event, Token):
                 sampled.append(event.token_id)
             if isinstance(event, RunFinished):
                 whole = event.status != "cancelled"
-                failures = event.tool_health["failures"]
-                timeouts = sum(failures.values())
+            if isinstance(event, ToolFinished):
+                failed.append(event.failure is not None)
             if close_after is not None and len(sampled) > close_after:
                 events.close()
                 break
-        self.episodes.append(Played(question, seed, tuple(sampled), whole, timeouts))
+        self.episodes.append(Played(question, seed, tuple(sampled), whole, tuple(failed)))
 
     def _session(self, rng: random.Random) -> None:
         engine = self.runtime.engine

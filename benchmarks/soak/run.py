@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agentrt import Runtime, Sampling
+from agentrt.runtime.events import Token, ToolFinished
 from benchmarks.soak.load import Played, Turned, Worker
 from benchmarks.soak.usage import Usage, settles, usage
 
@@ -59,7 +60,7 @@ def soak(
     report.episodes = sum(len(worker.episodes) for worker in crew)
     report.cancelled = sum(not played.whole for worker in crew for played in worker.episodes)
     report.cancelled += sum(worker.cancelled_turns for worker in crew)
-    report.timeouts = sum(played.timeouts for worker in crew for played in worker.episodes)
+    report.timeouts = sum(sum(played.failed) for worker in crew for played in worker.episodes)
     report.sessions = sum(len(worker.sessions) for worker in crew)
     for worker in crew:
         for played in worker.episodes[: replays // workers]:
@@ -116,10 +117,10 @@ def _books(runtime: Runtime, report: Report, settle_s: float) -> None:
 
 
 def _replay_episode(runtime: Runtime, played: Played, report: Report) -> None:
-    again = runtime.run(played.question, seed=played.seed)
-    alone = tuple(id_ for span in again.spans if span.path is not None for id_ in span.token_ids)
-    failures = again.tool_health["failures"]
-    if played.whole and sum(failures.values()) != played.timeouts:  # a tool that was late for once
+    events = list(runtime.stream(played.question, seed=played.seed))
+    alone = tuple(event.token_id for event in events if isinstance(event, Token))
+    failed = tuple(event.failure is not None for event in events if isinstance(event, ToolFinished))
+    if failed[: len(played.failed)] != played.failed:  # a tool that was late for once
         return
     expected = alone if played.whole else alone[: len(played.sampled)]
     _compare(report, f"{played.question!r} with seed {played.seed}", played.sampled, expected)

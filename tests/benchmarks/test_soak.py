@@ -25,7 +25,7 @@ def soak_team() -> Team:
 @pytest.mark.parametrize("scheme", ["rebase_shared:auto", "pre_lr_shared"])
 def test_a_mixed_load_leaves_nothing_behind_and_no_wrong_token(tmp_path: Path, scheme: str) -> None:
     team = soak_team()
-    tools = {name: HangingTool(name, every=3, hang_s=0.8) for name in team.tools}
+    tools = {name: HangingTool(name, every=2, hang_s=0.8) for name in team.tools}
     with (
         tiny_engine(tmp_path, scheme) as engine,
         Runtime(team, engine=engine, tools=tools) as runtime,

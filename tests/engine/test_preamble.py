@@ -43,7 +43,7 @@ def test_eight_sessions_compute_a_preamble_once_per_path_and_hold_the_same_slots
     paths = 2 if scheme in OWN_PASS else 1
     assert each == [each[1] + 500 * paths] + [each[1]] * 7
     for name, tape in sessions[0]._work.sharing.tapes.items():
-        if tape.start == 0:
+        if tape.start == 0 and "/" not in name:  # plane/agent: the compact rows an agent repaired
             shared = tape.runs(0, 500)
             assert all(each._work.sharing.tapes[name].runs(0, 500) == shared for each in sessions)
             assert addresses(engine, tape) == [addresses(engine, s._work.sharing.tapes[name]) for s in sessions][-1]
@@ -60,7 +60,8 @@ def test_eight_sessions_compute_a_preamble_once_per_path_and_hold_the_same_slots
 def addresses(engine, tape):
     plane = engine._store.planes[tape.plane]
     part = plane.spec.parts[0].name
-    return [row.data_ptr() for run in tape.runs(0, 500) for row in plane.locate(run).read(part, 1)]
+    layer = plane.spec.layers[-1]
+    return [row.data_ptr() for run in tape.runs(0, 500) for row in plane.locate(run).read(part, layer)]
 
 
 @every_scheme

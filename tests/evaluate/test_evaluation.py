@@ -37,7 +37,7 @@ def same_part(row: EpisodeRow) -> dict[str, Any]:
     result = row.model_dump(exclude={"result": {"run_id", "timing", "answer_logprob", "usage"}})
     assert row.result is not None
     logprob = row.result.answer_logprob
-    usage = {role: (u.turns, u.reused_tokens, u.recomputed_tokens) for role, u in row.result.usage.items()}
+    usage = {role: (u.turns, u.generated_tokens) for role, u in row.result.usage.items()}
     return {**result, "usage": usage, "logprob": None if logprob is None else pytest.approx(logprob, abs=1e-4)}
 
 

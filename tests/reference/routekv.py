@@ -93,7 +93,7 @@ class EarlyPrefix(NonShared):
         return rows
 
 
-class Ridge(NeutralPrefix):
+class Ridge(NeutralPrefix, NonShared):
     """Each agent's own cache: its own rows, and translated neutral ones where others wrote.
 
     `translate(agent, layer, k, v, start)` gives the rows for positions from `start` on.
@@ -117,9 +117,6 @@ class Ridge(NeutralPrefix):
 
     def read(self, agent):
         return NonShared.read(self, agent)
-
-    def owner(self, agent):
-        return agent
 
     def finish(self, agent):
         self.neutral(self.length(("k", 0, agent)))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agentrt.engine import Engine, EngineConfig
-from agentrt.errors import SchemeError
+from agentrt.errors import SchemeError, TurnCancelledError
 from agentrt.evaluate.ridge import fit_ridge, write_ridge
 from agentrt.model.backbone import Backbone
 from agentrt.model.ridge import RidgeMap, load_maps, rotate, save_maps, unrotate
@@ -109,6 +109,8 @@ def test_the_engine_serves_it_and_shares_the_neutral_preamble(tmp_path):
             cancelled = session.turn("plan", [1, 2], Sampling(max_new_tokens=90))
             next(iter(cancelled))
             cancelled.cancel()
+            with pytest.raises(TurnCancelledError):
+                cancelled.result  # noqa: B018
             session.crop(25)
             assert session.turn("", [3], Sampling(max_new_tokens=2)).result.token_ids
             engine.check_integrity()

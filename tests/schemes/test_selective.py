@@ -108,6 +108,17 @@ def test_long_stretches_of_replaced_rows(deep, scheme, chunk):
     compare_caches(rig, reference, scheme)
 
 
+@pytest.mark.parametrize("count", [4, 5, 7])
+def test_one_or_two_chosen_tokens_do_not_see_what_follows_them(deep, count):
+    """One row alone is no decoded token: keys lie behind it."""
+    model, folders = deep
+    rig = Rig(model, folders, "cacheblend")
+    reference = CacheBlend(DenseModel(copy.deepcopy(model), folders), AGENTS)
+    for agent, context in (("plan", list(range(30, 30 + count))), ("action", [5]), ("reflect", [6, 7]), ("plan", [8])):
+        assert_close(rig.turn(agent, context, [9, 10]), reference.turn(agent, context, [9, 10]), agent)
+    compare_caches(rig, reference, "cacheblend")
+
+
 def test_a_chosen_token_sees_all_before_it_and_none_after(tmp_path):
     """The mask of queries that skip tokens: when later tokens change, the rows of a chosen one stay what they were."""
     model, folders = make(tmp_path, "llama")
