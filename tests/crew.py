@@ -20,6 +20,10 @@ CORPUS = configs_dir() / "mini" / "articles.jsonl"
 ROLES = ("plan", "action", "reflect")
 
 
+SEARCHES = Override(("flow", "nodes", "argue", "constrain", "Search"), {"span_of": "question"}, "the test")
+"""With this a random model's searches are well formed, and tools are called."""
+
+
 def short_team(*changes: Override, **limits: int) -> Team:
     """The shipped team with few tokens and steps, sampling at temperature 1."""
     values = [

@@ -14,7 +14,7 @@ import torch
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool
 from agentrt_tools import Json, ToolResult
-from tests.crew import short_team, tiny_engine
+from tests.crew import SEARCHES, short_team, tiny_engine
 from tests.watched import Moment, Watched
 
 QUESTION = "Where was the director of Jaws born?"
@@ -50,7 +50,7 @@ def play(folder: Path, scheme: str, run_id: str, seed: int, death: Moment | None
     tools = {name: Deadly(f"deadly.{name}", tell) for name in ("Search", "Retrieve", "Lookup")}
     with (
         tiny_engine(folder / "weights", scheme) as engine,
-        Runtime(short_team(), engine=Watched(engine, tell), tools=tools, out=folder / "runs", seed=seed) as rt,
+        Runtime(short_team(SEARCHES), engine=Watched(engine, tell), tools=tools, out=folder / "runs", seed=seed) as rt,
     ):
         return rt.run(QUESTION, run_id=run_id).tool_health["calls"] != 0
 

@@ -16,7 +16,7 @@ from agentrt.runtime.options import CancelToken
 from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.runlog import EVENTS_FILE, RESULT_FILE, read_run
 from agentrt.testing import ScriptedEngine
-from tests.crew import CORPUS, short_team, tiny_engine
+from tests.crew import CORPUS, SEARCHES, short_team, tiny_engine
 from tests.kills import DEATHS, QUESTION, Deadly
 from tests.watched import Moment, Watched
 
@@ -33,7 +33,7 @@ SCHEMES = [
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_from_turn_boundaries_the_tokens_are_those_of_the_whole_run(tmp_path: Path, scheme: str) -> None:
     left: list[Path] = []
-    runs, short = tmp_path / "runs", short_team(max_steps=2)
+    runs, short = tmp_path / "runs", short_team(SEARCHES, max_steps=2)
 
     def leave(moment: Moment) -> None:
         """What a process that dies here leaves behind."""
@@ -43,7 +43,11 @@ def test_from_turn_boundaries_the_tokens_are_those_of_the_whole_run(tmp_path: Pa
     with (
         tiny_engine(tmp_path / "weights", scheme) as engine,
         Runtime(
-            short_team(max_steps=2), engine=Watched(engine, leave), corpus=CORPUS, out=tmp_path / "runs", seed=3
+            short_team(SEARCHES, max_steps=2),
+            engine=Watched(engine, leave),
+            corpus=CORPUS,
+            out=tmp_path / "runs",
+            seed=3,
         ) as rt,
     ):
         whole = rt.run(QUESTION, run_id="whole")
@@ -72,7 +76,7 @@ def test_after_kill_9_the_tokens_are_those_of_the_whole_run(tmp_path: Path, sche
     tools = {name: Deadly(f"deadly.{name}") for name in ("Search", "Retrieve", "Lookup")}
     with (
         tiny_engine(tmp_path / "weights", scheme) as engine,
-        Runtime(short_team(), engine=engine, tools=tools, out=runs) as rt,
+        Runtime(short_team(SEARCHES), engine=engine, tools=tools, out=runs) as rt,
     ):
         for run_id in DEATHS:
             assert not (runs / run_id / RESULT_FILE).exists()
