@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentrt.cli.episode import Asked, play
+from agentrt.cli import episode
 from agentrt.cli.main import app
 from agentrt.cli.output import Output
 from agentrt.config.team import Override, Team
@@ -60,7 +60,8 @@ def test_a_run_with_a_failing_service_writes_the_key_nowhere(
             record=tmp_path / "tape",
         )
         with runtime:
-            code = play(team, Asked("Who?"), runtime.stream("Who?"), Output(as_json=True), folder=tmp_path)
+            events = runtime.stream("Who?")
+            code = episode.play(team, episode.Asked("Who?"), events, Output(as_json=True), folder=tmp_path)
         assert {asked.headers["X-API-KEY"] for asked in double.asked} == {KEY}
     assert code == 4
     shown = capsys.readouterr()
