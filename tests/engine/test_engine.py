@@ -304,3 +304,16 @@ def test_a_pending_pass_that_fails_is_tried_again_when_it_is_needed(open_engine,
     assert session.turn("plan", [4], Sampling(max_new_tokens=3)).result.usage.generated_tokens == 3
     handle.remove()
     assert engine.stats().steps > steps
+
+
+def test_forced_tokens_leave_the_session_that_sampled_ones_leave(open_engine, scheme):
+    engine = open_engine(scheme)
+    sampled, forced = engine.session([4, 8, 15]), engine.session([4, 8, 15])
+    for agent, context, _ in random_turns(1):
+        hot = Sampling(max_new_tokens=5, temperature=2.0, seed=3)
+        wanted = sampled.turn(agent, context, hot).result
+        given = Sampling(max_new_tokens=5, forced=wanted.token_ids, stop=lambda generated: len(generated) == 2)
+        found = forced.turn(agent, context, given).result
+        assert found.token_ids == wanted.token_ids
+        assert found.logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
+    assert forced.trajectory.processed == sampled.trajectory.processed
