@@ -8,6 +8,7 @@ import pytest
 
 from agentrt.config.flow import Emits
 from agentrt.config.sections import LimitsConfig
+from agentrt.errors import ConfigError
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RunFinished
 from agentrt.runtime.limits import loops
@@ -225,3 +226,11 @@ def test_without_room_for_a_forced_answer_the_limit_stands(make_team: MakeTeam, 
     with Runtime(team, engine=ScriptedEngine(searching), corpus=corpus) as rt:
         result = rt.run("q")
     assert (result.status, result.forced_by, result.answer) == ("limit:context", None, None)
+
+
+def test_a_team_that_cannot_be_made_to_answer_is_refused(make_team: MakeTeam) -> None:
+    judged_at_once = ("Finish], next: argue", "Finish], next: {Finish: judge, default: argue}")
+    with pytest.raises(
+        ConfigError, match=r"small\.yaml:\d+:\d+: .*writes the argument of Finish: use `on_limit: stop`"
+    ):
+        make_team(judged_at_once, ("max_steps: 6", "on_limit: force_answer"))
