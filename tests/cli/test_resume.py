@@ -24,6 +24,7 @@ def tiny(tmp_path: Path) -> list[str]:
     team += [f"--set=roles.{role}.sampling.temperature=1.0" for role in ROLES]
     team += [f"--set=roles.{role}.sampling.max_new_tokens=300" for role in ROLES]
     limits = ["--set=limits.max_steps=2", "--set=limits.max_observation_tokens=40"]
+    team.append("--set=flow.nodes.argue.constrain.Search={span_of: question}")  # so that tools are called
     model = [f"--set=base.model={tmp_path / 'tiny'}", "--set=base.dtype=float32"]
     return [
         "run",

@@ -44,11 +44,15 @@ class CallRequest(NamedTuple):
 
 
 class Recorder:
-    """Appends calls to a cassette, from any number of threads. A folder that has calls keeps them."""
+    """Appends calls to a cassette, from any number of threads. A folder that has calls keeps them.
+
+    Without a call there is an empty cassette, which plays an episode that calls nothing.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / CALLS_FILE
+        self._path.touch()
         self._lock = threading.Lock()
 
     def record(self, asked: CallRequest, call: ToolCall) -> None:
