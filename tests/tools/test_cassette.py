@@ -98,3 +98,9 @@ def test_a_line_that_is_no_call_is_named(tmp_path: Path, line: str) -> None:
 def test_a_folder_without_calls_is_no_cassette(tmp_path: Path) -> None:
     with pytest.raises(CassetteError, match="is no cassette"):
         Cassette(tmp_path / "absent")
+
+
+def test_a_recording_without_a_call_is_a_cassette_that_holds_none(tmp_path: Path) -> None:
+    Recorder(tmp_path / "tape")
+    with pytest.raises(CassetteMissError, match="it has no call at all"):
+        Cassette(tmp_path / "tape").play(ASKED)
