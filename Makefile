@@ -23,7 +23,7 @@ check: install
 	$(BIN)/lint-imports
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 bench: install
 	$(BIN)/python -m benchmarks.decode

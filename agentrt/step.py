@@ -8,7 +8,7 @@ import torch
 
 from agentrt.cache.places import Places
 from agentrt.cache.slots import Runs, cut, length
-from agentrt.cache.view import View
+from agentrt.cache.view import Column, View
 
 Logits = Literal["none", "last", "all"]
 """Which rows of a pass need logits."""
@@ -125,6 +125,34 @@ class Map:
 
 
 @dataclass(frozen=True)
+class MakeKeys:
+    """Keys of positions `[start, start + length(target))` as `path` reads them: norm and RoPE of K0 plus its own term.
+
+    `base` are slots of the plane KV, `target` of KEYS; `column` has the path's column at these positions, where it has
+    a key term. When it runs: as a map.
+    """
+
+    path: str
+    start: int
+    base: Runs
+    column: Column | None
+    target: Runs
+
+    @property
+    def end(self) -> int:
+        return self.start + length(self.target)
+
+    def cut(self, start: int, end: int) -> "MakeKeys | None":
+        """The part at positions `[start, end)`, if there is any."""
+        start, end = max(start, self.start), min(end, self.end)
+        if start >= end:
+            return None
+        low, high = start - self.start, end - self.start
+        column = self.column and self.column._replace(start=start, runs=cut(self.column.runs, low, high))
+        return MakeKeys(self.path, start, cut(self.base, low, high), column, cut(self.target, low, high))
+
+
+@dataclass(frozen=True)
 class Pass:
     """One path over tokens at positions `[start, start + len(token_ids))`, through all layers unless it has a `plan`.
 
@@ -142,6 +170,8 @@ class Pass:
     logits: Logits = "none"
     maps: tuple[Map, ...] = ()
     """What must have been translated before the first row attends."""
+    keys: tuple[MakeKeys, ...] = ()
+    """Keys that must have been made: those at a position before a row there attends."""
     rebuild: bool = False
     """Only brings a shared cache up to date: its rows are counted apart, as neutral rows."""
     plan: RowPlan | None = None
@@ -203,6 +233,7 @@ class Pass:
             writes=_nonempty(write.rows(0, rows) for write in self.writes),
             logits="all" if self.logits == "all" else "none",
             plan=plans[0],
+            keys=_present(each.cut(0, middle) for each in self.keys),
         )
         tail = replace(
             self,
@@ -211,12 +242,17 @@ class Pass:
             writes=_nonempty(write.rows(rows, len(self)) for write in self.writes),
             plan=plans[1],
             maps=(),
+            keys=_present(each.cut(middle, each.end) for each in self.keys),
         )
         return head, tail
 
 
 def _nonempty(writes: Iterable[Write]) -> tuple[Write, ...]:
     return tuple(write for write in writes if length(write.runs))
+
+
+def _present(keys: Iterable[MakeKeys | None]) -> tuple[MakeKeys, ...]:
+    return tuple(each for each in keys if each is not None)
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,7 @@ class ScriptedEngine:
         self.adapter_names = tuple(adapter_names)
         self.scheme_name = scheme_name
         self.max_context = max_context
+        self.weights: dict[str, str] = {}
         self.sessions: list[ScriptedSession] = []
         """Every session ever opened, for assertions."""
         self.closed = False
@@ -226,7 +227,10 @@ class ScriptedTurn:
     def _run(self) -> Iterator[int]:
         trajectory, engine = self._session.trajectory, self._session.engine
         before, reused = len(trajectory), trajectory.num_processed
-        script = engine.write(self._adapter, _field(self._kind), engine.tokenizer.decode(trajectory.token_ids))
+        script = list(self._sampling.forced)
+        if len(script) < self._sampling.max_new_tokens:
+            so_far = engine.tokenizer.decode([*trajectory.token_ids, *script])
+            script += engine.write(self._adapter, _field(self._kind), so_far)
         while (reason := self._finished(script)) is None:
             token_id = self._next(script)
             self._generated.append(token_id)
@@ -243,10 +247,11 @@ class ScriptedTurn:
         sampling, generated = self._sampling, self._generated
         if self._cancelled.is_set():
             raise TurnCancelledError("the turn was cancelled")
-        if sampling.constraint is not None:
-            allowed = sampling.constraint.allowed(generated)
-            if allowed is not None and not allowed:
-                return "constraint"
+        if sampling.forces(generated):
+            return None
+        allowed = sampling.allowed(generated)
+        if allowed is not None and not allowed:
+            return "constraint"
         if sampling.stop is not None and generated and sampling.stop(generated):
             return "stop"
         if len(generated) >= sampling.max_new_tokens:
@@ -257,7 +262,7 @@ class ScriptedTurn:
 
     def _next(self, script: list[int]) -> int:
         at, sampling = len(self._generated), self._sampling
-        allowed = sampling.constraint.allowed(self._generated) if sampling.constraint is not None else None
+        allowed = sampling.allowed(self._generated)
         # Where one choice begins another, the marker behind it decides; no script writes it.
         wanted = script[at] if at < len(script) else self._session.engine.renderer.label("argument")[0]
         if allowed is None or wanted in allowed:

@@ -3,16 +3,25 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file, save_file
+
 from agentrt.builtin import configs_dir
 from agentrt.config.team import Override, Team
 from agentrt.engine import Engine
+from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
+from agentrt.model.ridge import RidgeMap, save_maps
 from agentrt.model.tiny import tiny_adapter, tiny_model
 from agentrt.schemes.make import make_scheme
 from agentrt.testing import ByteTokenizer
 
 CORPUS = configs_dir() / "mini" / "articles.jsonl"
 ROLES = ("plan", "action", "reflect")
+
+
+SEARCHES = Override(("flow", "nodes", "argue", "constrain", "Search"), {"span_of": "question"}, "the test")
+"""With this a random model's searches are well formed, and tools are called."""
 
 
 def short_team(*changes: Override, **limits: int) -> Team:
@@ -26,9 +35,37 @@ def short_team(*changes: Override, **limits: int) -> Team:
 
 
 def tiny_engine(folder: Path, scheme: str) -> Engine:
-    """An engine with an adapter for each role; its tokens are bytes."""
+    """An engine with an adapter for each role, of the kind that the scheme takes; its tokens are bytes."""
     model = tiny_model(vocab_size=256, max_position_embeddings=4096, layers=2)
-    folders = {role: tiny_adapter(model, folder / role, seed=seed) for seed, role in enumerate(ROLES)}
+    invoked: dict[str, Any] = {"alora_invocation_tokens": [ord(":")]} if scheme.startswith("alora") else {}
+    folders = {role: tiny_adapter(model, folder / role, seed=seed, **invoked) for seed, role in enumerate(ROLES)}
+    if scheme.startswith("base_lr_shared"):
+        share_a(list(folders.values()))
     backbone = Backbone(model)
+    adapters = backbone.load_adapters(folders)
+    if scheme == "ridge":
+        scheme = f"ridge:{write_maps(folder / 'maps.safetensors', backbone, adapters)}"
     reader: Any = ByteTokenizer()  # the engine itself never reads text
-    return Engine(backbone, backbone.load_adapters(folders), make_scheme(scheme), tokenizer=reader)
+    return Engine(backbone, adapters, make_scheme(scheme), tokenizer=reader)
+
+
+def share_a(folders: list[Path]) -> None:
+    """Give all adapters the A of the first."""
+    donor, *others = (folder / "adapter_model.safetensors" for folder in folders)
+    shared = load_file(donor)
+    for file in others:
+        save_file({key: shared[key] if "lora_A" in key else value for key, value in load_file(file).items()}, file)
+
+
+def write_maps(file: Path, backbone: Backbone, adapters: AdapterSet) -> Path:
+    """Maps for the scheme ridge that are far from doing nothing."""
+    generator = torch.Generator().manual_seed(5)
+    shape = (backbone.num_layers, backbone.num_kv_heads, backbone.head_dim, backbone.head_dim)
+
+    def draw() -> torch.Tensor:
+        return torch.eye(backbone.head_dim) + 0.3 * torch.randn(shape, generator=generator)
+
+    layers = frozenset(range(backbone.num_layers))
+    maps = {digest: RidgeMap(draw(), draw(), torch.ones(len(layers)), layers) for digest in adapters.hashes.values()}
+    save_maps(file, maps, backbone_hash=backbone.content_hash)
+    return file

@@ -42,6 +42,7 @@ class Rig:
             logits.append(self.run([*passes, *self.sharing.ride(self.ride)]))
         if finish:
             self.run(self.sharing.end())
+            self.sharing.quiet()
             self.trajectory.append(forced[-1:], agent, "generated")
         self.store.check_integrity()
         return torch.cat(logits)
@@ -49,6 +50,7 @@ class Rig:
     def settle(self):
         """Run what the scheme still owes."""
         self.run(self.sharing.catch_up())
+        self.sharing.quiet()
 
     def run(self, passes):
         """All passes in order, in one step or chunk by chunk; the last logits."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentrt.cli.episode import play
+from agentrt.cli import episode
 from agentrt.cli.main import app
 from agentrt.cli.output import Output
 from agentrt.config.team import Override, Team
@@ -60,14 +60,15 @@ def test_a_run_with_a_failing_service_writes_the_key_nowhere(
             record=tmp_path / "tape",
         )
         with runtime:
-            code = play(runtime, "Who?", Output(as_json=True), tokens=True, folder=tmp_path)
+            events = runtime.stream("Who?")
+            code = episode.play(team, episode.Asked("Who?"), events, Output(as_json=True), folder=tmp_path)
         assert {asked.headers["X-API-KEY"] for asked in double.asked} == {KEY}
     assert code == 4
     shown = capsys.readouterr()
     files = [file for folder in ("runs", "tape") for file in (tmp_path / folder).rglob("*") if file.is_file()]
-    assert len(files) == 3
+    assert len(files) == 4
     texts = [shown.out, shown.err, repr(search), repr(vars(search)), repr(runtime), repr(team)]
-    texts += [file.read_text(encoding="utf-8") for file in files]
+    texts += [file.read_text(encoding="utf-8", errors="replace") for file in files]
     assert "key ***" in "".join(texts)
     assert KEY not in "".join(texts)
 

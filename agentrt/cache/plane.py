@@ -43,6 +43,9 @@ class PlaneSpec:
         """Bytes of one slot: all layers and parts of one token."""
         return self.num_layers * sum(prod(part.shape) * part.dtype.itemsize for part in self.parts)
 
+    def has(self, part: str) -> bool:
+        return any(each.name == part for each in self.parts)
+
 
 class Stretch:
     """Slots of one run, located: rows `[start, end)` of a segment's tensors.
@@ -73,6 +76,17 @@ class Stretch:
             stretched = rows.as_strided((*rows.shape[:2], width), rows.stride())
             wide = self._wide[part] = stretched.unbind(0)
         return wide[layer]
+
+
+class PairedStretch(Stretch):
+    """Slots whose keys lie in another plane, the same tokens in the same order."""
+
+    def __init__(self, values: Stretch, keys: Stretch) -> None:
+        super().__init__(values.segment, values.start, values.end)
+        self._keys = keys
+
+    def read(self, part: str, layer: int) -> torch.Tensor:
+        return self._keys.read(part, layer) if part == "k" else super().read(part, layer)
 
 
 class Plane:

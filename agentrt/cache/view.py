@@ -33,13 +33,14 @@ class View:
     """K/V of positions `[0, length)`: a key's index in the view is its position.
 
     `runs` are slots of `plane`. With a `column`, values are V0 + scaling * LR @ B of the reading path's adapter.
-    `overlays` lie over different layers.
+    `overlays` lie over different layers. `keys`, slots of the plane KEYS, are read where `plane` has no keys as read.
     """
 
     plane: str
     runs: Runs
     column: Column | None = None
     overlays: tuple[Overlay, ...] = ()
+    keys: Runs = ()
 
     def __len__(self) -> int:
         return length(self.runs)
@@ -50,4 +51,4 @@ class View:
         if column is not None:
             column = column._replace(runs=cut(column.runs, 0, max(0, end - column.start)))
         overlays = tuple(overlay.truncate(end) for overlay in self.overlays)
-        return View(self.plane, cut(self.runs, 0, end), column, overlays)
+        return View(self.plane, cut(self.runs, 0, end), column, overlays, cut(self.keys, 0, end))

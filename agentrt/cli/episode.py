@@ -1,54 +1,90 @@
 """Plays one episode to the screen and tells its exit code."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple, Self
 
 from agentrt.cli.episode_view import EpisodeView
 from agentrt.cli.output import Output
+from agentrt.config.team import Team
 from agentrt.evaluate.scoring import score
 from agentrt.questions.datasets import Question
-from agentrt.runtime.episode import Runtime
-from agentrt.runtime.events import RunFinished, RunStarted, to_json
+from agentrt.questions.question import SupportingFact
+from agentrt.runtime.events import ANSWERED, Event, RunFinished, RunResumed, RunStarted, to_json
+from agentrt.runtime.options import Scorer
 from agentrt.runtime.result import EpisodeResult
+from agentrt.runtime.saved import SavedRun
 from agentrt_tools import Json, ToolHealth
 
 NO_ANSWER: Final = 3
 TOOLS_FAILED: Final = 4
+_GOLD: Final = "question"
 
 
-def play(runtime: Runtime, asked: str | Question, out: Output, *, tokens: bool, folder: Path) -> int:
-    """Stream the episode; a benchmark question is scored. `folder` is where the run folder lies.
+class Asked(NamedTuple):
+    """A question, with its gold answer if it comes from a benchmark."""
+
+    text: str
+    gold: Question | None = None
+
+    @classmethod
+    def of(cls, asked: str | Question) -> Self:
+        return cls(asked) if isinstance(asked, str) else cls(asked.text, asked)
+
+    @classmethod
+    def saved(cls, run: SavedRun) -> Self:
+        """As `note` kept it in a run's folder."""
+        row: Any = run.note.get(_GOLD)
+        if row is None:
+            return cls(run.question)
+        facts = tuple(SupportingFact(*fact) for fact in row["supporting_facts"])
+        lists = {name: tuple(row[name]) for name in ("choices", "titles")}
+        return cls(run.question, Question(**{**row, **lists, "supporting_facts": facts}))
+
+    @property
+    def note(self) -> dict[str, Json]:
+        return {} if self.gold is None else {_GOLD: asdict(self.gold)}
+
+    @property
+    def scorer(self) -> Scorer | None:
+        gold = self.gold
+        if gold is None:
+            return None
+
+        def rate(result: EpisodeResult) -> Mapping[str, Json]:
+            scored = score(gold, result.answer, finished=result.status in ANSWERED)
+            return {"correct": scored.correct, "f1": scored.f1, "id": gold.id, "gold": gold.answer}
+
+        return rate
+
+
+def play(team: Team, asked: Asked, events: Iterable[Event], out: Output, *, folder: Path) -> int:
+    """Show the events of one episode as they come. `folder` is where the run folder lies.
 
     Returns the process's exit code. Raises what broke the run, and KeyboardInterrupt with the run's id in it.
     """
-    gold = asked if isinstance(asked, Question) else None
-    view = EpisodeView(out, runtime.team.dialect, gold.answer if gold else None)
+    view = EpisodeView(out, team.dialect, asked.gold.answer if asked.gold else None)
     code, run_id = NO_ANSWER, ""
-
-    def scorer(result: EpisodeResult) -> Mapping[str, Json]:
-        assert gold is not None
-        scored = score(gold, result.answer, finished=result.status == "finished")
-        return {"correct": scored.correct, "f1": scored.f1, "id": gold.id, "gold": gold.answer}
-
-    text = gold.text if gold else str(asked)
     try:
-        for event in runtime.stream(text, score=scorer if gold else None, tokens=tokens):
+        for event in events:
             out.raw(to_json(event))
             view.show(event)
-            if isinstance(event, RunStarted):
+            if isinstance(event, RunStarted | RunResumed):
                 run_id = event.run_id
             if isinstance(event, RunFinished):
                 code = exit_code(event)
     except KeyboardInterrupt as stop:
-        where = f"run {run_id}, so far in {folder / run_id}" if run_id else "before the run began"
-        raise type(stop)(where) from None
+        if not run_id:
+            raise type(stop)("before the run began") from None
+        where = folder / run_id
+        raise type(stop)(f"run {run_id}, so far in {where}; go on with: agentrt resume {where}") from None
     return code
 
 
 def exit_code(event: RunFinished) -> int:
     """0 with an answer; 3 without one; 4 where tools were the reason: too many failures, or no key or credits."""
-    if event.status == "finished" and event.answer is not None:
+    if event.status in ANSWERED and event.answer is not None:
         return 0
     health = ToolHealth.from_json(event.tool_health)
     return TOOLS_FAILED if event.status == "limit:tool_errors" or health.locked_out else NO_ANSWER

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 
 from agentrt.cli.output import Output
+from agentrt.cli.turn_costs import size
 from agentrt.config.sections import DialectConfig
 from agentrt.runtime.events import (
+    ANSWERED,
     Event,
     RunFinished,
+    RunResumed,
     RunStarted,
     Token,
     ToolCalled,
@@ -34,6 +37,10 @@ class EpisodeView:
             case RunStarted():
                 self._out.say(f"Question: {event.question}", style="bold")
                 self._out.say(f"team {event.team}, scheme {event.scheme}, seed {event.seed}, run {event.run_id}\n")
+            case RunResumed():
+                source = f"forked from {event.forked_from}, " if event.forked_from else ""
+                self._out.say(f"Question: {event.question}", style="bold")
+                self._out.say(f"run {event.run_id}, scheme {event.scheme}: {source}goes on after {event.turns} turns\n")
             case TurnStarted():
                 self._head(event.step, event.role, event.emits)
                 self._raw = self._shown = ""
@@ -71,8 +78,9 @@ class EpisodeView:
     def _finish(self, event: RunFinished) -> None:
         out = self._out
         out.say()
-        if event.answer is not None and event.status == "finished":
-            out.result(f"Answer: {event.answer}", style="bold")
+        if event.answer is not None and event.status in ANSWERED:
+            forced = f" (forced by {event.forced_by})" if event.forced_by else ""
+            out.result(f"Answer: {event.answer}{forced}", style="bold")
         else:
             out.result(f"No answer: {event.status}" + (f" ({event.error})" if event.error else ""), style="bold red")
         if event.score is not None:
@@ -92,7 +100,7 @@ class EpisodeView:
                 usage.generated_tokens,
                 f"{usage.ttft_s * 1000:.0f} ms",
                 f"{usage.decode_tokens_per_s:.1f}",
-                _size(usage.kv_bytes),
+                size(usage.kv_bytes),
             )
             for role, usage in event.usage.items()
         ]
@@ -111,7 +119,3 @@ def _failures(health: ToolHealth, last: Mapping[str, str]) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in health.failures.items())
     said = "".join(f"\n  {action}: {error}" for action, error in last.items())
     return f"tools FAILED in {health.failed} of {health.calls} calls ({kinds}){said}"
-
-
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / 2**20:.1f} MiB" if num_bytes >= 2**20 else f"{num_bytes / 2**10:.0f} KiB"

@@ -8,7 +8,21 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from agentrt.cli import config, doctor, drift, models, profile, replay, roles, run, schemes, serve_bench, train
+from agentrt.cli import (
+    config,
+    doctor,
+    drift,
+    log,
+    models,
+    profile,
+    replay,
+    resume,
+    roles,
+    run,
+    schemes,
+    serve_bench,
+    train,
+)
 from agentrt.cli.eval import evaluate
 from agentrt.cli.options import JSON_KEY, VERBOSE_KEY
 from agentrt.errors import AgentrtError, ConfigError
@@ -96,6 +110,7 @@ def _root(
 
 
 app.command("run")(run.run)
+app.command("resume")(resume.resume)
 app.command("eval")(evaluate)
 app.command("replay")(replay.replay)
 app.command("drift")(drift.drift)
@@ -104,6 +119,7 @@ app.command("serve-bench")(serve_bench.serve_bench)
 app.command("train")(train.train)
 app.command("schemes")(schemes.schemes)
 app.add_typer(roles.app, name="roles")
+app.add_typer(log.app, name="log")
 app.add_typer(models.app, name="models")
 app.command("doctor")(doctor.doctor)
 app.add_typer(config.app, name="config")

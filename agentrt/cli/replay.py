@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def replay(
     trace: Annotated[
-        str, typer.Option("--trace", metavar="NAME|FILE", help="react, agents, rank, or a file.")
+        str, typer.Option("--trace", metavar="NAME|FILE", help="react, agents, rank, qkvo, or a file.")
     ] = "react",
     context: Annotated[
         str | None, typer.Option("--context", metavar="C,...", help="Tokens of each observation. Default: the trace's.")

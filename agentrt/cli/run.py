@@ -78,9 +78,9 @@ def run(
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
     loaded = resolved.load_team()
-    asked = _question(question, benchmark, data, split, index, captions=not loaded.shows_images)
+    found = _question(question, benchmark, data, split, index, captions=not loaded.shows_images)
 
-    from agentrt.cli.episode import play
+    from agentrt.cli.episode import Asked, play
     from agentrt.cli.team_runtime import Cassettes, check_team_scheme, open_runtime, shipped_corpus
 
     check_team_scheme(loaded)
@@ -91,7 +91,9 @@ def run(
     with open_runtime(loaded, settings, corpus_file, cassettes, out=Path(settings.out)) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
         tokens = not (as_json or quiet) if stream is None else stream
-        code = play(runtime, asked, out, tokens=tokens, folder=Path(settings.out))
+        asked = Asked.of(found)
+        events = runtime.stream(asked.text, tokens=tokens, score=asked.scorer, note=asked.note)
+        code = play(loaded, asked, events, out, folder=Path(settings.out))
     if code:
         raise typer.Exit(code)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from agentrt.config.backbones import surely_differ
 from agentrt.config.flow import CHOOSES, DEFAULT, END, FINISH, FlowConfig, RoleNode, ToolNode
 from agentrt.config.problems import looks_secret, suggest
-from agentrt.config.sections import BaseConfig, DialectConfig, RoleConfig, ToolConfig
+from agentrt.config.sections import BaseConfig, DialectConfig, LimitsConfig, RoleConfig, ToolConfig
 from agentrt.config.yaml import Path_
 from agentrt_tools.registry import ToolOptionError, check_tool
 
@@ -138,6 +138,19 @@ def check_paths(flow: FlowConfig) -> Iterator[Finding]:
                 f"node {name!r} can run before any action was chosen: put a node that emits action or call before it",
                 on_key=True,
             )
+
+
+def check_limits(limits: LimitsConfig, flow: FlowConfig) -> Iterator[Finding]:
+    """A forced answer needs a node that writes one."""
+    if limits.on_limit != "force_answer":
+        return
+    for node in flow.role_nodes().values():
+        if node.emits == "action" and FINISH in (node.choices or ()):
+            after = flow.nodes.get(node.follow(FINISH))
+            if isinstance(after, RoleNode) and after.emits == "argument":
+                return
+    message = f"force_answer needs a node that writes the argument of {FINISH}: use `on_limit: stop`"
+    yield Finding(("limits", "on_limit"), message)
 
 
 def _reach(flow: FlowConfig, through: Callable[[RoleNode | ToolNode], bool]) -> list[str]:

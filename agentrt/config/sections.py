@@ -97,15 +97,18 @@ class ToolConfig(Strict):
 
 
 class LimitsConfig(Strict):
-    """When an episode ends without an answer. A step is one action; `repeat` is how often the same action may
-    follow itself with the same observation; `on_limit: stop` ends the episode with its reason as the status."""
+    """When an episode ends without an answer. A step is one action, `max_tokens` counts generated tokens; `repeat` is
+    how often the same action may bring the same observation. `on_limit: stop` ends the episode with its reason as the
+    status; `force_answer` has the answer written first, where there is time and room."""
 
     max_steps: PositiveInt = 15
     max_context: Annotated[Annotated[Literal["auto"], Tag(TEXT)] | Annotated[PositiveInt, Tag(OTHER)], TextOrOther] = (
         "auto"
     )
+    max_turns: PositiveInt | None = None
+    max_tokens: PositiveInt | None = None
     repeat: PositiveInt = 3
     time_s: PositiveFloat = 300.0
     max_tool_errors: Annotated[int, Field(ge=0)] = 3
     max_observation_tokens: PositiveInt = 140
-    on_limit: Literal["stop"] = "stop"
+    on_limit: Literal["stop", "force_answer"] = "stop"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr
 
@@ -11,6 +11,7 @@ from agentrt.config.checks import (
     Finding,
     check_adapters,
     check_dialect,
+    check_limits,
     check_names,
     check_paths,
     check_secrets,
@@ -97,17 +98,42 @@ class Team(Strict):
         """
         file = _find(name_or_path)
         document = read_yaml(file)
+        name = file.parent.name if file.name == "team.yaml" else file.stem
+        return cls._checked(document, file.parent, name, overrides, need_adapters)
+
+    @classmethod
+    def restore(
+        cls,
+        values: Mapping[str, Any],
+        *,
+        name: str,
+        root: Path,
+        overrides: Iterable[Override] = (),
+        need_adapters: bool = True,
+    ) -> Self:
+        """The team whose `values()` these are, with changes. Raises ConfigError, as `load` does."""
+        document = Document(f"<the saved team {name}>")
+        document.data.update(_plain(values))
+        return cls._checked(document, root, name, overrides, need_adapters)
+
+    @classmethod
+    def _checked(
+        cls, document: Document, root: Path, name: str, overrides: Iterable[Override], need_adapters: bool
+    ) -> Self:
         for override in overrides:
             document.set(override.path, override.value, override.origin)
         team = validate(cls, document)
-        team._document, team._root = document, file.parent
-        team._name = file.parent.name if file.name == "team.yaml" else file.stem
+        team._document, team._root, team._name = document, root, name
         findings = [*team._cross_checks()]
         if need_adapters:
             findings += check_adapters(team.roles, team.base, team.root)
         if findings:
             raise ConfigError(in_order(team.problem(*finding) for finding in findings))
         return team
+
+    def values(self) -> dict[str, Any]:
+        """The whole file with its changes, as JSON."""
+        return self.model_dump(mode="json", exclude_none=True)
 
     @property
     def name(self) -> str:
@@ -148,6 +174,7 @@ class Team(Strict):
         yield from check_secrets(self.tools)
         yield from check_tools(self.tools)
         yield from check_dialect(self.dialect, self.flow)
+        yield from check_limits(self.limits, self.flow)
 
 
 def check_scheme(team: Team, known: Mapping[str, Iterable[str]]) -> list[Problem]:
@@ -158,6 +185,13 @@ def check_scheme(team: Team, known: Mapping[str, Iterable[str]]) -> list[Problem
         else team.problem(("scheme", "name"), fault.message)
         for fault in scheme_faults(team.scheme, known)
     ]
+
+
+def _plain(value: Any) -> Any:
+    """JSON as the YAML reader gives data: mappings are copied, lists are tuples."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return tuple(map(_plain, value)) if isinstance(value, list) else value
 
 
 def _find(name_or_path: str | Path) -> Path:

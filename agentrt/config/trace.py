@@ -17,6 +17,9 @@ NEXT: Final = "next"
 Context = Annotated[Annotated[Literal["C"], Tag(TEXT)] | Annotated[PositiveInt, Tag(OTHER)], TextOrOther]
 """Tokens, or `C`: the context length that the replay is run for."""
 
+Targets = Annotated[str, Field(pattern=r"^[qkvogud]+$")]
+"""Projections by letter: q, k, v, o, gate, up, down."""
+
 
 class CallConfig(Strict):
     """One call: `agent` reads `context` new tokens, then generates `decode`. `tool`: a tool is called after it."""
@@ -47,19 +50,23 @@ Item = Annotated[Annotated[CallConfig, Tag(_CALL)] | Annotated[RepeatConfig, Tag
 
 class TraceConfig(Strict):
     """A whole trace. Who acts: `agents` by name, or `crews`, numbers of agents to run it for. `ranks`: run it with
-    random adapters of each of these ranks. `contexts`: values of C where none are asked for."""
+    random adapters of each of these ranks. `targets`: what random adapters are on, in place of what is asked for.
+    `contexts`: values of C where none are asked for."""
 
     version: Literal[1]
     about: Text
     agents: tuple[Name, ...] = ()
     crews: tuple[PositiveInt, ...] = ()
     ranks: tuple[PositiveInt, ...] = ()
+    targets: Targets | None = None
     contexts: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
     calls_from: Name | None = None
     calls: tuple[Item, ...] = ()
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
+        if self.targets is not None and not (self.ranks or self.crews):
+            raise ValueError("targets are those of random adapters: say for which ranks or crews the trace is run")
         if self.calls_from is not None:
             if self.calls or self.agents or self.crews:
                 raise ValueError("calls_from takes agents and calls of another trace: leave out agents, crews, calls")

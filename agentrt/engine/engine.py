@@ -132,6 +132,11 @@ class Engine:
         return self.adapters.names
 
     @property
+    def weights(self) -> dict[str, str]:
+        """A hash of each adapter's weights by name, and of the backbone's as "base"."""
+        return {**self.adapters.hashes, "base": self.backbone.content_hash}
+
+    @property
     def max_context(self) -> int:
         """Most tokens a trajectory may have."""
         limit = self.config.max_context

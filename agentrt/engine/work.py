@@ -40,6 +40,7 @@ class SessionWork:
         if turn is None and not self.pending:
             self.urgent = False
             self.quiet_since = time.perf_counter()
+            self.sharing.quiet()
 
     def kv_bytes(self, store: CacheStore) -> int:
         tapes = self.sharing.tapes.values()
@@ -100,8 +101,7 @@ class TurnWork:
     def settle(self, logits: torch.Tensor, store: CacheStore) -> None:
         """Sample the next token from `logits` [vocab], then line up its passes or end the turn."""
         trajectory, sampling = self.session.trajectory, self.sampling
-        allowed = None if sampling.constraint is None else sampling.constraint.allowed(self.token_ids)
-        token_id, logprob = sample(logits, sampling, len(trajectory), allowed)
+        token_id, logprob = sample(logits, sampling, len(trajectory), sampling.allowed(self.token_ids))
         if self.token_ids:
             trajectory.extend(token_id)
         else:
@@ -126,9 +126,11 @@ class TurnWork:
 
     def _finish_reason(self) -> FinishReason | None:
         sampling = self.sampling
+        if sampling.forces(self.token_ids):
+            return None
         if sampling.stop is not None and sampling.stop(self.token_ids):
             return "stop"
-        allowed = None if sampling.constraint is None else sampling.constraint.allowed(self.token_ids)
+        allowed = sampling.allowed(self.token_ids)
         if allowed is not None and len(allowed) == 0:
             return "constraint"
         return "length" if len(self.token_ids) == sampling.max_new_tokens else None
@@ -137,6 +139,8 @@ class TurnWork:
         session = self.session
         kv_bytes = session.kv_bytes(store)
         session.pending.extend(session.sharing.end())
+        if not session.pending:
+            session.sharing.quiet()
         session.turn = None
         generated = len(self.token_ids)
         owed = sum(len(each) for each in session.pending)

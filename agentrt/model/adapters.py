@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from agentrt.errors import AdapterError
-from agentrt.model.lowrank import LowRank, Site, pad_rank, value_rank
+from agentrt.model.lowrank import KEY, VALUE, LowRank, Site, column_rank, pad_rank
 from agentrt.model.peft_folder import ProjectionShape, read_adapter
 from agentrt.model.ridge import RidgeMap
 
@@ -35,13 +35,13 @@ class AdapterSet:
         """The tokens that activate an adapter, of those that are activated LoRA."""
         self.maps: Mapping[str, RidgeMap] = {}
         """How slots are translated for an adapter, where that was fitted."""
-        self.ranks = {name: value_rank(sites) for name, sites in weights.items()}
-        self.key_adapted = frozenset(
-            name for name, sites in weights.items() if any(site.projection == "k_proj" for site in sites)
-        )
+        self.ranks = {name: column_rank(sites, VALUE) for name, sites in weights.items()}
+        self.key_ranks = {name: column_rank(sites, KEY) for name, sites in weights.items()}
         self.value_names = tuple(name for name, rank in self.ranks.items() if rank)
         """Adapters with a value term, in the order of `value_downs`."""
-        self._downs: dict[int, torch.Tensor] = {}
+        self.key_names = tuple(name for name, rank in self.key_ranks.items() if rank)
+        """Adapters with a key term, in the order of `key_downs`."""
+        self._downs: dict[Site, torch.Tensor] = {}
         self._value_ups: dict[tuple[str, int], torch.Tensor] = {}
 
     @classmethod
@@ -78,40 +78,55 @@ class AdapterSet:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @property
-    def shared_value_a(self) -> bool:
-        """Whether all adapters have equal A on every v_proj."""
-        first, *rest = (self._value_downs(name) for name in self.names) if self.names else ({},)
+    def shared_a(self) -> bool:
+        """Whether all adapters have equal A on every v_proj and k_proj."""
+        first, *rest = (self._column_downs(name) for name in self.names) if self.names else ({},)
         return all(
-            other.keys() == first.keys() and all(torch.equal(other[layer], first[layer]) for layer in first)
+            other.keys() == first.keys() and all(torch.equal(other[site], first[site]) for site in first)
             for other in rest
         )
 
     def value_down(self, adapter: str, layer: int) -> torch.Tensor:
         """A of a layer's v_proj, [d_in, rank], zeros where missing: a slice of `value_downs`."""
-        start = sum(self.ranks[name] for name in self.value_names[: self.value_names.index(adapter)])
-        return self.value_downs(layer)[:, start : start + self.ranks[adapter]]
+        return _slice_of(self.value_downs(layer), adapter, self.value_names, self.ranks)
+
+    def key_down(self, adapter: str, layer: int) -> torch.Tensor:
+        """A of a layer's k_proj, as `value_down`."""
+        return _slice_of(self.key_downs(layer), adapter, self.key_names, self.key_ranks)
 
     def value_downs(self, layer: int) -> torch.Tensor:
         """[A | A | …] of a layer's v_proj over `value_names`, [d_in, sum of ranks]."""
-        cached = self._downs.get(layer)
-        if cached is None:
-            parts = [self._padded(name, layer).down for name in self.value_names]
-            cached = self._downs[layer] = torch.cat(parts, 1).contiguous()
-        return cached
+        return self._joined(Site(layer, VALUE), self.value_names, self.ranks)
+
+    def key_downs(self, layer: int) -> torch.Tensor:
+        """[A | A | …] of a layer's k_proj over `key_names`."""
+        return self._joined(Site(layer, KEY), self.key_names, self.key_ranks)
 
     def value_up(self, adapter: str, layer: int, kv_heads: int) -> torch.Tensor:
         """scaling * B of a layer's v_proj, [rank, kv_heads, head_dim]."""
         cached = self._value_ups.get((adapter, layer))
         if cached is None:
-            up = self._padded(adapter, layer).up
+            up = self._padded(adapter, Site(layer, VALUE), self.ranks[adapter]).up
             cached = self._value_ups[adapter, layer] = up.view(up.shape[0], kv_heads, -1)
         return cached
 
-    def _padded(self, adapter: str, layer: int) -> LowRank:
-        sites = self.weights[adapter]
-        like = next(weights for site, weights in sites.items() if site.projection == "v_proj")
-        return pad_rank(sites.get(Site(layer, "v_proj")), self.ranks[adapter], like)
+    def _joined(self, site: Site, names: tuple[str, ...], ranks: Mapping[str, int]) -> torch.Tensor:
+        cached = self._downs.get(site)
+        if cached is None:
+            parts = [self._padded(name, site, ranks[name]).down for name in names]
+            cached = self._downs[site] = torch.cat(parts, 1).contiguous()
+        return cached
 
-    def _value_downs(self, adapter: str) -> dict[int, torch.Tensor]:
+    def _padded(self, adapter: str, site: Site, rank: int) -> LowRank:
+        sites = self.weights[adapter]
+        like = next(weights for each, weights in sites.items() if each.projection == site.projection)
+        return pad_rank(sites.get(site), rank, like)
+
+    def _column_downs(self, adapter: str) -> dict[Site, torch.Tensor]:
         sites = self.weights[adapter].items()
-        return {site.layer: weights.down for site, weights in sites if site.projection == "v_proj"}
+        return {site: weights.down for site, weights in sites if site.projection in (VALUE, KEY)}
+
+
+def _slice_of(joined: torch.Tensor, adapter: str, names: tuple[str, ...], ranks: Mapping[str, int]) -> torch.Tensor:
+    start = sum(ranks[name] for name in names[: names.index(adapter)])
+    return joined[:, start : start + ranks[adapter]]

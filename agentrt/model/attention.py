@@ -40,10 +40,11 @@ def attend(
     else:
         for start, end, stretch in (*step.kv_writes, *step.layer_writes.get(layer, ())):
             whole = end - start == len(keys)
-            stretch.read("k", layer).copy_(keys if whole else keys[start:end])
-            stretch.read("v", layer).copy_(values if whole else values[start:end])
+            for part, rows in (("k", keys), ("v", values)):
+                if part in stretch.segment:
+                    stretch.read(part, layer).copy_(rows if whole else rows[start:end])
     for each in step.translations:
-        each.run(layer, rope=bool(getattr(module, "use_rope", True)))
+        each.run(layer, module)
     if chooser is not None:
         chooser.choose(queries, keys, values, layer, scaling, sliding_window)
         return torch.zeros_like(queries)[None], None

@@ -18,13 +18,14 @@ from agentrt.model.attention import NAME, register
 from agentrt.model.choose import Chooser
 from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
+from agentrt.model.keys import locate_keys
 from agentrt.model.linear import JointLinear, PackedLinear
 from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
 from agentrt.model.packed import PackedRows
 from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
-from agentrt.model.ridge import load_maps, locate
+from agentrt.model.ridge import load_maps, locate, rotates
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Pass, Step
 from agentrt_kernels.dispatch import Backend, resolve
@@ -105,8 +106,8 @@ class Backbone:
             dtype=self.dtype,
             lr_dtype=lr_dtype or self.dtype,
             ranks=adapters.ranks,
-            key_adapted=adapters.key_adapted,
-            shared_value_a=adapters.shared_value_a,
+            key_ranks=adapters.key_ranks,
+            shared_a=adapters.shared_a,
             hidden_size=self.hidden_size,
             invocations=adapters.invocations,
         )
@@ -147,7 +148,7 @@ class Backbone:
 
     def rotates(self, layer: int) -> bool:
         """Whether the layer's keys have RoPE."""
-        return bool(getattr(self._stack.layers[layer].self_attn, "use_rope", True))
+        return rotates(self._stack.layers[layer].self_attn)
 
     def synchronize(self) -> None:
         """Wait until the device has done what it was given; for timing."""
@@ -161,7 +162,10 @@ class Backbone:
             if any(each.plan is not None for each in step.passes):
                 return self._run_planned(step, planes, adapters)
             self._context.fill(step.passes, planes, adapters)
-            self._context.translations = locate(step, planes, adapters.maps, self.rotary)
+            self._context.translations = [
+                *locate(step, planes, adapters.maps, self.rotary),
+                *locate_keys(step, planes, adapters, self.rotary),
+            ]
             hidden = self._layers(self._embed(step.passes), _positions(step.passes), step=self._context)
             return self._logits(step.passes, hidden)
 

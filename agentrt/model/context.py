@@ -10,6 +10,7 @@ from agentrt.cache.plane import Plane, Stretch
 from agentrt.cache.slots import Runs, length
 from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
+from agentrt.model.keys import KeyMaking
 from agentrt.model.masks import Masks
 from agentrt.model.pieces import Piece, overlaid_pieces, pieces_of
 from agentrt.model.ridge import Translation
@@ -112,7 +113,10 @@ class StepContext:
     """K/V rows for planes that cover some layers only."""
     column_writes: list[ColumnWrite]
     readers: list[Reader]
-    translations: list[Translation]
+    base_key_writes: list[Target]
+    """Those of `kv_writes` that take keys as k_proj alone makes them."""
+    translations: list[Translation | KeyMaking]
+    """What is computed from slots, once they are written."""
 
     def __init__(self, kernels: "StepKernels | None" = None) -> None:
         self._kernels = kernels
@@ -140,8 +144,10 @@ class StepContext:
                 spans.append(_Span(start, end, each.start, each.path, each.view, each.kept))
             start = end
         self.readers = [span.reader(planes) for span in spans]
-        plain = not self.layer_writes and all(reader.masks is None for reader in self.readers)
-        self.kernels = self._kernels if plain else None  # they know no overlays, and no rows that skip positions
+        self.base_key_writes = [write for write in self.kv_writes if "k0" in write.stretch.segment]
+        factored_keys = self.base_key_writes or any(each.view.keys for each in passes)
+        plain = not (self.layer_writes or factored_keys) and all(reader.masks is None for reader in self.readers)
+        self.kernels = self._kernels if plain else None  # they know no overlays, no skipped positions, no key terms
         if self.kernels is not None:
             self.kernels.begin(self, planes, [position for each in passes for position in each.positions])
 
@@ -174,24 +180,6 @@ def _add_rows(groups: list[Rows], rows: Rows) -> None:
     if groups and (groups[-1].end, groups[-1].path) == (rows.start, rows.path):
         rows = groups.pop()._replace(end=rows.end)
     groups.append(rows)
-
-
-def write_columns(context: StepContext, layer: int, hidden: torch.Tensor) -> None:
-    """Deposit X @ [A | A | …] of a layer's v_proj input `hidden` [rows, d_in]: one product per group of rows."""
-    adapters = context.adapters
-    for write in context.column_writes:
-        rows = hidden if write.end - write.start == len(hidden) else hidden[write.start : write.end]
-        names = adapters.value_names
-        if len(write.targets) == 1:
-            names = tuple(write.targets)
-            down = adapters.value_down(names[0], layer)
-        else:
-            down = adapters.value_downs(layer)
-        columns = torch.split(rows.to(down.dtype) @ down, [adapters.ranks[name] for name in names], 1)
-        for name, column in zip(names, columns, strict=True):
-            targets = write.targets.get(name, ())
-            for start, end, stretch in targets:
-                stretch.read("lr", layer).copy_(column if len(targets) == 1 else column[start:end])
 
 
 def _targets(row: int, plane: Plane, runs: Runs) -> list[Target]:

@@ -14,13 +14,14 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from agentrt.cache.layout import KV
 from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.attention import NAME as ENGINE_ATTENTION
 from agentrt.model.backbone import Backbone
-from agentrt.model.lowrank import Site
+from agentrt.model.lowrank import KEY, VALUE, Site
 from agentrt.model.patches import LayerRows, Patch, choose, patched
 from agentrt.step import Pass
 
@@ -39,9 +40,10 @@ class Rows:
     """One path at consecutive positions from `start`, and whose keys and values it attends to.
 
     `sources[position]` is the row, counted over all `Rows` in order, whose K and V0 stand at that position; it must
-    reach to the last position of these rows. The reader's own term comes from the value inputs of the rows
-    `low_rank[position]`; None: each value has the term of the path that wrote it, as in a full cache. `patches` change
-    sources in some layers. After the last layer where anyone reads these rows, what becomes of them does not matter.
+    reach to the last position of these rows. The reader's own terms come from the value inputs of the rows
+    `low_rank[position]`; None: keys and values have the terms of the path that wrote them, as in a full cache.
+    `patches` change sources in some layers. After the last layer where anyone reads these rows, what becomes of them
+    does not matter.
     """
 
     path: str
@@ -61,15 +63,19 @@ class Rows:
 class _Episode:
     adapters: AdapterSet
     rows: Sequence[Rows]
+    rotary: tuple[torch.Tensor, torch.Tensor]
+    """RoPE's cos and sin of positions from 0 on, [1, n, d] each."""
     inputs: dict[int, torch.Tensor] = field(default_factory=dict)
     """The value projection's input by layer, [rows, D]."""
+    projected: dict[int, torch.Tensor] = field(default_factory=dict)
+    """What the key projection made of it, with each row's own term, [rows, Hkv * d]."""
     chosen: dict[Patch, torch.Tensor] = field(default_factory=dict)
 
 
 @torch.inference_mode()
 def dense_logits(backbone: Backbone, adapters: AdapterSet, rows: Sequence[Rows], wanted: Sequence[int]) -> torch.Tensor:
     """fp32 logits [len(wanted), vocab] of the rows `wanted`, counted over all `rows` in order."""
-    episode = _Episode(adapters, rows)
+    episode = _Episode(adapters, rows, backbone.rotary(range(max(each.end for each in rows))))
     passes = tuple(Pass(each.path, each.token_ids, each.start, View(KV, ()), (), "base") for each in rows)
     places = [position for each in rows for position in range(each.start, each.end)]
     with backbone._lock, _dense_attention(backbone, episode):
@@ -96,10 +102,12 @@ def attend(
     queries, keys, base = query[0].float(), key[0].float(), value[0].float()
     inputs = episode.inputs[layer]
     written = base.clone()
+    bare = episode.projected[layer].float().view(*base.shape[1::-1], -1).transpose(0, 1).clone()
     starts = _starts(episode.rows)
     for start, each in zip(starts, episode.rows, strict=True):
         end = start + len(each.token_ids)
-        written[:, start:end] += _term(episode, each.path, layer, inputs[start:end], base.shape[0])
+        written[:, start:end] += _term(episode, VALUE, each.path, layer, inputs[start:end], base.shape[0])
+        bare[:, start:end] -= _term(episode, KEY, each.path, layer, inputs[start:end], base.shape[0])
     q, k, v = (rows.transpose(0, 1) for rows in (queries, keys, written))
     at = LayerRows(layer, q, k, v, scaling, sliding_window)
     outs = []
@@ -111,21 +119,30 @@ def attend(
                 episode.chosen[patch] = choose(patch, source, before, at, episode.chosen)
         source = patched(source, each.patches, layer, episode.chosen)
         if each.low_rank is None:
-            values = written[:, source]
+            read, values = keys[:, source], written[:, source]
         else:
-            reads = torch.tensor(each.low_rank[: each.end], device=query.device)
-            values = base[:, source] + _term(episode, each.path, layer, inputs[reads], base.shape[0])
-        outs.append(
-            _softmax(
-                queries[:, start : start + len(each.token_ids)], keys[:, source], values, each, scaling, sliding_window
-            )
-        )
+            lows = inputs[torch.tensor(each.low_rank[: each.end], device=query.device)]
+            values = base[:, source] + _term(episode, VALUE, each.path, layer, lows, base.shape[0])
+            read = bare[:, source] + _term(episode, KEY, each.path, layer, lows, base.shape[0])
+            read = _placed(episode, module, read) if episode.adapters.key_names else keys[:, source]
+        own = queries[:, start : start + len(each.token_ids)]
+        outs.append(_softmax(own, read, values, each, scaling, sliding_window))
     return torch.cat(outs, 1).transpose(0, 1)[None].to(query.dtype), None
 
 
-def _term(episode: _Episode, path: str, layer: int, inputs: torch.Tensor, heads: int) -> torch.Tensor:
-    """The value term of `path` for inputs [n, D]: [Hkv, n, d], zero where it has none."""
-    weights = episode.adapters.weights[path].get(Site(layer, "v_proj")) if path else None
+def _placed(episode: _Episode, attention: nn.Module, keys: torch.Tensor) -> torch.Tensor:
+    """Keys [Hkv, n, d] of positions from 0 on, after the layer's norm and RoPE, where it has them."""
+    norm = getattr(attention, "k_norm", None)
+    keys = keys if norm is None else norm(keys)
+    cos, sin = (each[:, : keys.shape[1]] for each in episode.rotary)
+    if getattr(attention, "use_rope", True):
+        (keys,) = apply_rotary_pos_emb(keys[None], keys[None], cos, sin)[0]
+    return keys
+
+
+def _term(episode: _Episode, projection: str, path: str, layer: int, inputs: torch.Tensor, heads: int) -> torch.Tensor:
+    """The term of `path` on keys or values for inputs [n, D]: [Hkv, n, d], zero where it has none."""
+    weights = episode.adapters.weights[path].get(Site(layer, projection)) if path else None
     if weights is None:
         return torch.zeros((), device=inputs.device)
     term = inputs.float() @ weights.down.float() @ weights.up.float()
@@ -162,7 +179,7 @@ def _starts(rows: Sequence[Rows]) -> list[int]:
 
 @contextmanager
 def _dense_attention(backbone: Backbone, episode: _Episode) -> Iterator[None]:
-    """The backbone with this file's attention, its value inputs recorded; as it was before, afterwards."""
+    """The backbone with this file's attention, its value inputs and keys recorded; as it was before, afterwards."""
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, _no_mask)
     hooks = []
@@ -174,7 +191,11 @@ def _dense_attention(backbone: Backbone, episode: _Episode) -> Iterator[None]:
         def enter(_: nn.Module, arguments: tuple[torch.Tensor, ...], at: int = index) -> tuple[torch.Tensor, ...]:
             return (_entered(arguments[0], episode.rows, at), *arguments[1:])
 
+        def project(_: nn.Module, __: tuple[torch.Tensor, ...], made: torch.Tensor, at: int = index) -> None:
+            episode.projected[at] = made[0]
+
         hooks.append(layer.self_attn.v_proj.register_forward_pre_hook(keep))
+        hooks.append(layer.self_attn.k_proj.register_forward_hook(project))
         if any(each.enters is not None and each.enters.layer == index for each in episode.rows):
             hooks.append(layer.register_forward_pre_hook(enter))
     backbone.model.set_attn_implementation(NAME)

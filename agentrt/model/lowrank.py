@@ -7,6 +7,9 @@ import torch
 
 QKV: Final = ("q_proj", "k_proj", "v_proj")
 """The projections of one input."""
+KEY: Final = "k_proj"
+VALUE: Final = "v_proj"
+"""The projections whose low-rank activations are kept in columns."""
 ATTENTION: Final = (*QKV, "o_proj")
 MLP: Final = ("gate_proj", "up_proj", "down_proj")
 PROJECTIONS: Final = (*ATTENTION, *MLP)
@@ -47,6 +50,6 @@ def pad_rank(weights: LowRank | None, rank: int, like: LowRank) -> LowRank:
     return LowRank(down, up)
 
 
-def value_rank(weights: Mapping[Site, LowRank]) -> int:
-    """The widest v_proj term over all layers: the width of the adapter's column."""
-    return max((w.rank for site, w in weights.items() if site.projection == "v_proj"), default=0)
+def column_rank(weights: Mapping[Site, LowRank], projection: str) -> int:
+    """The widest term of `projection` over all layers: its width in the adapter's column."""
+    return max((w.rank for site, w in weights.items() if site.projection == projection), default=0)

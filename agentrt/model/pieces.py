@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 import torch
 
-from agentrt.cache.plane import Plane, Stretch
+from agentrt.cache.layout import KEYS
+from agentrt.cache.plane import PairedStretch, Plane, Stretch
 from agentrt.cache.slots import Run, Runs
 from agentrt.cache.view import Column, Overlay, View
 
@@ -36,16 +37,19 @@ def pieces_of(view: View, planes: Mapping[str, Plane], first: int) -> list[Piece
     """
     keys = _placed(0, view.runs)
     column = _column(view.column)
-    edges = sorted({first, *(edge for start, end, _ in (*keys, *column) for edge in (start, end))})
+    apart = _placed(0, view.keys)
+    edges = sorted({first, *(edge for start, end, _ in (*keys, *column, *apart) for edge in (start, end))})
+    sources = ((view.plane, keys), (view.column.plane if view.column else "", column), (KEYS, apart))
     pieces = []
     for low, high in itertools.pairwise(edges):
         stretches = []
-        for plane, placed in ((view.plane, keys), (view.column.plane if view.column else "", column)):
+        for plane, placed in sources:
             hit = next(((start, slot) for start, end, slot in placed if start <= low < end), None)
             run = None if hit is None else Run(hit[1] + low - hit[0], high - low)
             stretches.append(None if run is None else planes[plane].locate(run))
-        assert stretches[0] is not None
-        pieces.append(Piece(low, stretches[0], stretches[1]))
+        rows, low_rank, own = stretches
+        assert rows is not None
+        pieces.append(Piece(low, rows if own is None else PairedStretch(rows, own), low_rank))
     return pieces
 
 

@@ -5,15 +5,17 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from agentrt.model.context import StepContext, write_columns
-from agentrt.model.lowrank import Site
+from agentrt.model.columns import write_base_keys, write_columns
+from agentrt.model.context import StepContext
+from agentrt.model.lowrank import KEY, VALUE, Site
 
 
 class AdaptedLinear(nn.Module):
     """y = x W^T + b + (x @ down) @ up for the rows whose path adapts this projection.
 
     v_proj also deposits the low-rank activations that this step writes; it leaves the term itself out for rows
-    whose values stay factored. The low-rank product runs in the adapters' own dtype.
+    whose values stay factored. k_proj deposits its base product where keys stay factored. The low-rank product runs
+    in the adapters' own dtype.
     """
 
     def __init__(self, base: Callable[[torch.Tensor], torch.Tensor], site: Site, context: StepContext) -> None:
@@ -27,9 +29,11 @@ class AdaptedLinear(nn.Module):
         context = self._context
         if context.kernels is not None:
             context.kernels.add_terms(self.site, x[0], out[0])
-            if self.site.projection == "v_proj" and context.column_writes:
+            if self.site.projection == VALUE and context.column_writes:
                 context.kernels.deposit(self.site.layer, x[0])
             return out
+        if self.site.projection == KEY and context.base_key_writes:
+            write_base_keys(context, self.site.layer, out[0])
         for start, end, path in context.rows_of(self.site.projection):
             weights = context.adapters.weights[path].get(self.site)
             if weights is not None:
@@ -37,6 +41,6 @@ class AdaptedLinear(nn.Module):
                 rows = x if whole else x[:, start:end]
                 term = rows.to(weights.down.dtype) @ weights.down @ weights.up
                 (out if whole else out[:, start:end]).add_(term)
-        if self.site.projection == "v_proj" and context.column_writes:
+        if self.site.projection == VALUE and context.column_writes:
             write_columns(context, self.site.layer, x[0])
         return out

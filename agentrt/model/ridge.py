@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import nn
 
 from agentrt.cache.plane import Plane, Stretch
 from agentrt.errors import SchemeError
@@ -76,8 +77,9 @@ class Translation(NamedTuple):
     sin: torch.Tensor
     how: RidgeMap
 
-    def run(self, layer: int, rope: bool) -> None:
-        """Fill the target rows of one layer. `rope`: whether its keys are rotated."""
+    def run(self, layer: int, attention: nn.Module) -> None:
+        """Fill the target rows of one layer, whose module this is."""
+        rope = rotates(attention)
         keys, values = (torch.cat([each.read(part, layer) for each in self.sources]) for part in ("k", "v"))
         if layer in self.how.layers:
             dtype = keys.dtype
@@ -104,6 +106,11 @@ def locate(step: Step, planes: Mapping[str, Plane], maps: Mapping[str, RidgeMap]
         return Translation(sources, targets, cos[0][:, None], sin[0][:, None], maps[each.how])
 
     return [place(each) for one in step.passes for each in one.maps]
+
+
+def rotates(attention: nn.Module) -> bool:
+    """Whether a layer's keys have RoPE."""
+    return bool(getattr(attention, "use_rope", True))
 
 
 def rotate(rows: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -34,6 +34,8 @@ class Sampling:
     stop: Callable[[Sequence[int]], bool] | None = None
     """Called with the tokens generated so far, after each; True ends the turn. The last token is kept."""
     constraint: Constraint | None = None
+    forced: Sequence[int] = ()
+    """Token ids that the turn begins with, whatever the model, the stop or the constraint would say of them."""
 
     def __post_init__(self) -> None:
         for name, ok, fix in (
@@ -44,6 +46,18 @@ class Sampling:
         ):
             if not ok:
                 raise UsageError(f"sampling: {name} is {getattr(self, name)}, must be {fix}")
+        if len(self.forced) > self.max_new_tokens:
+            raise UsageError(f"sampling: {len(self.forced)} forced tokens, max_new_tokens is {self.max_new_tokens}")
+
+    def allowed(self, generated: Sequence[int]) -> Sequence[int] | None:
+        """Token ids that may come after `generated`: None = any, empty = the turn ends."""
+        if self.forces(generated):
+            return [self.forced[len(generated)]]
+        return None if self.constraint is None else self.constraint.allowed(generated)
+
+    def forces(self, generated: Sequence[int]) -> bool:
+        """Whether the token after `generated` is forced."""
+        return len(generated) < len(self.forced)
 
 
 class Sampled(NamedTuple):

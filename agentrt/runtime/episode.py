@@ -17,19 +17,20 @@ from agentrt.config.scheme import SchemeConfig, parse_scheme
 from agentrt.config.team import Team
 from agentrt.errors import EngineClosedError, UsageError
 from agentrt.runtime.dialect import Renderer
-from agentrt.runtime.events import Event, RunStarted
+from agentrt.runtime.events import Event, RunResumed, RunStarted
 from agentrt.runtime.graph import Graph, compile_graph
 from agentrt.runtime.health import EngineState, RuntimeHealth
 from agentrt.runtime.job import Job
-from agentrt.runtime.options import RunOptions
+from agentrt.runtime.options import ResumeOptions, RunOptions
 from agentrt.runtime.ports import Engine
 from agentrt.runtime.result import EpisodeResult
-from agentrt.runtime.runlog import RunLog
+from agentrt.runtime.runfolder import RunFolder, place_to_go_on
 from agentrt.runtime.running import Runs
+from agentrt.runtime.saved import Resources, SavedTeam, find_run
 from agentrt.runtime.state import RunContext
 from agentrt.runtime.subgraph import EpisodeGraph, episode_graph
 from agentrt.runtime.toolbox import Toolbox
-from agentrt_tools import Tool, one_line
+from agentrt_tools import Json, Tool, one_line
 
 
 class Runtime:
@@ -88,6 +89,17 @@ class Runtime:
         self._budget = KVBudget(None, None) if kv_budget is None else KVBudget.parse(kv_budget)
         self._engine, self._owns_engine = engine, engine is None
         self._adapters = {name: Path(folder) for name, folder in (adapters or {}).items()}
+        self._resources = Resources(
+            corpus=_absolute(corpus),
+            record=_absolute(record),
+            cassette=_absolute(cassette),
+            dtype=self._dtype,
+            device=device,
+            offline=offline,
+            backend=backend,
+            kv_budget=kv_budget,
+            adapters={name: str(folder.resolve()) for name, folder in self._adapters.items()},
+        )
         self._lock = threading.Lock()
         self._runs = Runs()
 
@@ -122,6 +134,24 @@ class Runtime:
         Closing the iterator cancels the turn in flight, and the run ends as "cancelled".
         """
         return self._job(question, options, stream_tokens=tokens).events()
+
+    def resume(self, run: Path | str, *, at_turn: int | None = None, **options: Unpack[ResumeOptions]) -> EpisodeResult:
+        """Go on with a run that was interrupted; see `stream_resumed`."""
+        job = self._resumed_job(run, at_turn, options)
+        for _ in job.events():
+            pass
+        return job.result
+
+    def stream_resumed(
+        self, run: Path | str, *, at_turn: int | None = None, tokens: bool = True, **options: Unpack[ResumeOptions]
+    ) -> Iterator[Event]:
+        """Go on with a run, by its id under `out` or its folder: in this folder, from where it was left.
+
+        `at_turn`: instead, begin a new run with the first so many turns of that one; only then may the scheme differ.
+        The caches are rebuilt first, so that the tokens are those of a run that was never interrupted.
+        Raises UsageError for a run that has ended, or that had another team or other weights.
+        """
+        return self._resumed_job(run, at_turn, options, stream_tokens=tokens).events()
 
     async def arun(self, question: str, **options: Unpack[RunOptions]) -> EpisodeResult:
         """`run` for asyncio; cancelling the task cancels the run and waits for its end."""
@@ -173,14 +203,89 @@ class Runtime:
             run_id=options.get("run_id") or new_run_id(),
             question=question,
             team=self.team.name,
-            scheme=str(self.scheme) if self._owns_engine else engine.scheme_name,
+            scheme=self._scheme_of(engine),
             seed=self.seed if seed is None else seed,
             adapters=adapters,
         )
+        note = dict(options.get("note") or {})
 
-        def open_log(out: Path) -> RunLog:
-            header = started.model_dump(include={"run_id", "team", "scheme", "seed", "adapters"})
-            return RunLog(out / started.run_id, {**header, "base": self.team.base.model})
+        def open_folder(out: Path) -> RunFolder:
+            return RunFolder.create(out / started.run_id, self._header(started, note))
+
+        return Job(
+            self._flow,
+            self._context_opener(started, stream_tokens),
+            started,
+            self._runs,
+            open_folder=partial(open_folder, self._out) if self._out is not None else None,
+            score=options.get("score"),
+            cancel=options.get("cancel"),
+        )
+
+    def _resumed_job(
+        self, run: Path | str, at_turn: int | None, options: ResumeOptions, *, stream_tokens: bool = False
+    ) -> Job:
+        found = find_run(run, self._out)
+        saved, out = found.saved, self._out or found.folder.parent
+        saved.saved_team.check(self.team)
+        place = place_to_go_on(found, self._flow, at_turn)
+        engine = self.engine
+        self._check_adapters(engine, saved.adapters)
+        saved.check_weights(engine.weights)
+        scheme = self._scheme_of(engine)
+        if at_turn is None and scheme != saved.scheme:
+            raise UsageError(f"run {saved.run_id} has scheme {saved.scheme}, not {scheme}: fork it with --at-turn N")
+        started = RunStarted(
+            run_id=saved.run_id if at_turn is None else options.get("run_id") or new_run_id(),
+            question=saved.question,
+            team=self.team.name,
+            scheme=scheme,
+            seed=saved.seed,
+            adapters=saved.adapters,
+        )
+        resumed = RunResumed(
+            **started.model_dump(include={*RunResumed.model_fields} - {"event"}),
+            turns=0,
+            observations=0,
+            forked_from=None if at_turn is None else saved.run_id,
+        )
+
+        def open_folder() -> RunFolder:
+            if at_turn is None:
+                return RunFolder.reopen(found.folder)
+            assert place is not None
+            header = self._header(started, saved.note)
+            return RunFolder.fork(out / started.run_id, header, started, found, place)
+
+        return Job(
+            self._flow,
+            self._context_opener(started, stream_tokens),
+            resumed,
+            self._runs,
+            open_folder=open_folder,
+            score=options.get("score"),
+            cancel=options.get("cancel"),
+        )
+
+    def _scheme_of(self, engine: Engine) -> str:
+        return str(self.scheme) if self._owns_engine else engine.scheme_name
+
+    def _header(self, started: RunStarted, note: dict[str, Json]) -> dict[str, Json]:
+        """What the first line of a run's log says of it, beside versions."""
+        told = started.model_dump(include={"run_id", "question", "team", "scheme", "seed", "adapters"})
+        return {
+            **told,
+            "base": self.team.base.model,
+            "weights": dict(self.engine.weights),
+            "saved_team": SavedTeam.of(self.team).model_dump(),
+            "resources": self._resources.model_dump(),
+            "note": note,
+        }
+
+    def _context_opener(
+        self, started: RunStarted, stream_tokens: bool
+    ) -> Callable[[Callable[[Event], None]], RunContext]:
+        engine = self.engine
 
         def open_context(emit: Callable[[Event], None]) -> RunContext:
             limits, renderer = self.team.limits, Renderer(self.team.dialect, engine.tokenizer)
@@ -195,18 +300,10 @@ class Runtime:
                 max_context=min(wanted, engine.max_context),
                 deadline=time.monotonic() + limits.time_s,
                 stream_tokens=stream_tokens,
-                adapters=adapters,
+                adapters=started.adapters,
             )
 
-        return Job(
-            self._flow,
-            open_context,
-            started,
-            self._runs,
-            open_log=partial(open_log, self._out) if self._out is not None else None,
-            score=options.get("score"),
-            cancel=options.get("cancel"),
-        )
+        return open_context
 
     def _check_adapters(self, engine: Engine, adapters: Mapping[str, str]) -> None:
         for role in adapters:
@@ -237,6 +334,10 @@ class Runtime:
 
 def _path(path: Path | str | None) -> Path | None:
     return Path(path) if path is not None else None
+
+
+def _absolute(path: Path | str | None) -> str | None:
+    return str(Path(path).resolve()) if path is not None else None
 
 
 def new_run_id() -> str:

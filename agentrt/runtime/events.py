@@ -16,8 +16,11 @@ SCHEMA_VERSION: Final = 1
 
 Status = Literal[
     "finished",
+    "forced",
     "loop",
     "limit:steps",
+    "limit:turns",
+    "limit:tokens",
     "limit:context",
     "limit:time",
     "limit:tool_errors",
@@ -25,7 +28,9 @@ Status = Literal[
     "cancelled",
     "failed",
 ]
-"""How an episode ended; only "finished" is an answer the team stands by."""
+"""How an episode ended; only "finished" is an answer the team stands by. "forced" is one it was made to give."""
+
+ANSWERED: Final = ("finished", "forced")
 
 
 class _Event(BaseModel):
@@ -76,6 +81,23 @@ class RunStarted(_Event):
     adapters: dict[str, str] = Field(default_factory=dict)
     """Role -> adapter, of the roles that this run gave another one."""
     schema_version: int = SCHEMA_VERSION
+
+
+class RunResumed(_Event):
+    """A run goes on in another process, or as a fork of another run. Of the events before, those of the first `turns`
+    turns and `observations` tool calls stand; what came after them in the log was lost, and happens again."""
+
+    event: Literal["run_resumed"] = "run_resumed"
+    run_id: str
+    question: str
+    team: str
+    scheme: str
+    seed: int
+    adapters: dict[str, str] = Field(default_factory=dict)
+    turns: int
+    observations: int
+    forked_from: str | None = None
+    """The run whose turns these are, if it is another one."""
 
 
 class TurnStarted(_Event):
@@ -155,6 +177,8 @@ class RunFinished(_Event):
     run_id: str
     seed: int
     scheme: str
+    forced_by: Status | None = None
+    """The limit that made the team answer, of a "forced" one."""
     answer_logprob: float | None = None
     """Mean log-probability of the tokens of the answer's field: how sure the model was of its own words."""
     parse_failures: int = 0
@@ -165,7 +189,7 @@ class RunFinished(_Event):
 
 
 Event = Annotated[
-    RunStarted | TurnStarted | Token | TurnFinished | ToolCalled | ToolFinished | RunFinished,
+    RunStarted | RunResumed | TurnStarted | Token | TurnFinished | ToolCalled | ToolFinished | RunFinished,
     Field(discriminator="event"),
 ]
 

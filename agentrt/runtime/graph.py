@@ -6,10 +6,13 @@ from typing import Any
 from langgraph.graph import END as GRAPH_END
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
 
-from agentrt.config.flow import CHOOSES, DEFAULT
+from agentrt.config.flow import CHOOSES, DEFAULT, FINISH
 from agentrt.config.team import END, RoleNode, Team, ToolNode
-from agentrt.runtime.role_node import role_node
+from agentrt.runtime.forced import FORCEABLE, FORCED, forced_answer
+from agentrt.runtime.rebuild import enter
+from agentrt.runtime.role_node import NodeFunction, role_node
 from agentrt.runtime.state import EpisodeState, RunContext
 from agentrt.runtime.tool_node import tool_node
 
@@ -26,10 +29,14 @@ def compile_graph(team: Team) -> Graph:
             run = role_node(name, node, team, argue, starts_step=starts_step)
         else:
             run = tool_node(team)
-        graph.add_node(name, run)
+        graph.add_node(name, _entered(run))
         again = retrying(team) if isinstance(node, ToolNode) else []
         targets = [_graph_name(target) for target in dict.fromkeys([*node.targets(), *again])]
-        graph.add_conditional_edges(name, _router(team, node), [*targets, GRAPH_END])
+        graph.add_conditional_edges(name, _router(team, node), [*targets, _after_limit(team), GRAPH_END])
+    if team.limits.on_limit == "force_answer":
+        name, node = answering(team)
+        graph.add_node(FORCED, _entered(forced_answer(name, node, team)))
+        graph.add_edge(FORCED, GRAPH_END)
     graph.add_edge(START, team.flow.start)
     return graph.compile()
 
@@ -77,7 +84,7 @@ def _router(team: Team, node: RoleNode | ToolNode) -> Any:
 
     def route(state: EpisodeState) -> str:
         if state["status"]:
-            return GRAPH_END
+            return _after_limit(team) if state["status"] in FORCEABLE else GRAPH_END
         if not isinstance(node, RoleNode):
             return _graph_name(state["retry"] or node.next)
         if teller and state["refusal"]:
@@ -86,6 +93,27 @@ def _router(team: Team, node: RoleNode | ToolNode) -> Any:
         return _graph_name(node.follow(decisive))
 
     return route
+
+
+def _entered(run: NodeFunction) -> NodeFunction:
+    """The node's function, once its session is where the state says."""
+
+    def node(state: EpisodeState, *, runtime: Runtime[RunContext]) -> EpisodeState:
+        enter(runtime.context, state)
+        return run(state, runtime=runtime)
+
+    return node
+
+
+def answering(team: Team) -> tuple[str, RoleNode]:
+    """The node that writes the argument of Finish; a checked team that forces answers has one."""
+    every = (arguers(team, node).get(FINISH) for node in team.flow.role_nodes().values())
+    found = next(node for node in every if node is not None)
+    return next(name for name, node in team.flow.nodes.items() if node is found), found
+
+
+def _after_limit(team: Team) -> str:
+    return FORCED if team.limits.on_limit == "force_answer" else GRAPH_END
 
 
 def _graph_name(name: str) -> str:

@@ -6,40 +6,43 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
-from typing import cast
+from typing import Literal, cast
 
 from langchain_core.runnables import RunnableConfig
 
-from agentrt.runtime.events import Event, RunStarted
+from agentrt.errors import TurnCancelledError
+from agentrt.runtime.events import Event, RunResumed, RunStarted
 from agentrt.runtime.graph import Graph
 from agentrt.runtime.options import CancelToken, Scorer
 from agentrt.runtime.result import EpisodeResult, result_of
-from agentrt.runtime.runlog import RunLog
+from agentrt.runtime.runfolder import RunFolder
 from agentrt.runtime.running import Runs
 from agentrt.runtime.state import EpisodeState, RunContext, SpanRecord, initial_state
 
 
 class Job:
-    """Runs `question` through `graph` once. `open_log` and `open_context` open the run folder and the session; they
-    are called in the job's thread, so that a job that never starts holds nothing.
+    """Runs a question through `graph` once, from its start or from the last checkpoint in its folder.
 
-    `runs` takes it in while it runs, or refuses it.
+    `open_folder` and `open_context` open the run folder and the session; they are called in the job's thread, so
+    that a job that never starts holds nothing. `runs` takes it in while it runs, or refuses it.
     """
 
     def __init__(
         self,
         graph: Graph,
         open_context: Callable[[Callable[[Event], None]], RunContext],
-        started: RunStarted,
+        started: RunStarted | RunResumed,
         runs: Runs,
         *,
-        open_log: Callable[[], RunLog] | None = None,
+        open_folder: Callable[[], RunFolder] | None = None,
         score: Scorer | None = None,
         cancel: CancelToken | None = None,
     ) -> None:
-        self._graph, self._open_context, self._open_log, self._score = graph, open_context, open_log, score
+        self._graph, self._open_context, self._score = graph, open_context, score
+        self._open_folder = open_folder
         self._started, self._token, self._runs = started, cancel, runs
-        self._log: RunLog | None = None
+        self._folder: RunFolder | None = None
+        self._worked_s = 0.0
         self._send: Callable[[Event | None], None] = lambda event: None
         self._worker = threading.Thread(target=self._work, name=f"agentrt-run {started.run_id}", daemon=True)
         self._cancelled = threading.Event()
@@ -117,8 +120,8 @@ class Job:
             raise self._error
 
     def _emit(self, event: Event) -> None:
-        if self._log is not None:
-            self._log.event(event)
+        if self._folder is not None:
+            self._folder.log.event(event)
         self._send(event)
 
     def _work(self) -> None:
@@ -126,16 +129,17 @@ class Job:
         if self._token is not None:
             self._token.attach(self.cancel)
         try:
-            self._log = self._open_log() if self._open_log is not None else None
-            self._emit(self._started)
+            self._folder = self._open_folder() if self._open_folder is not None else None
             self._drive()
         except BaseException as error:  # raised again in the reader's thread
             self._error = error
         try:
-            self._finish(time.monotonic() - begin)
+            self._finish(self._worked_s + time.monotonic() - begin)
         except BaseException as error:
             self._error = self._error or error
         finally:
+            if self._folder is not None:
+                self._folder.close()
             if self._token is not None:
                 self._token.detach(self.cancel)
             self._runs.end(self)
@@ -147,13 +151,43 @@ class Job:
             self._context = context
             if self._cancelled.is_set():
                 context.cancel()
-            self._state = opening(context, self._started.question)
-            # LangGraph's own limit must never be the first: every node adds a token to a bounded context.
-            limit: RunnableConfig = {"recursion_limit": 2 * context.max_context + 100}
-            for state in self._graph.stream(self._state, limit, context=context, stream_mode="values"):
-                self._state = cast(EpisodeState, state)  # LangGraph types it as Any
+            for state in self._states(context):
+                self._state = state
+        except TurnCancelledError:
+            if not self._cancelled.is_set():
+                raise
+            self._state = {**self._state, "status": "cancelled"}
         finally:
             context.session.close()
+
+    def _states(self, context: RunContext) -> Iterator[EpisodeState]:
+        """The state before the first node, and after each."""
+        graph, saved = self._graph, self._folder.checkpoints if self._folder is not None else None
+        # LangGraph's own limit must never be the first: every node adds a token to a bounded context.
+        config: RunnableConfig = {"recursion_limit": 2 * context.max_context + 100}
+        last = None
+        if saved is not None:
+            config |= saved.config
+            last = saved.last(graph)
+            graph = saved.attach(graph)
+        begin = last.state if last is not None else opening(context, self._started.question)
+        if isinstance(self._started, RunResumed):
+            context.announce = self._resumed
+            self._worked_s = begin["turns_s"] + begin["tools_s"]
+            context.deadline -= self._worked_s
+        else:
+            self._emit(self._started)
+        yield begin
+        durability: Literal["sync"] | None = None if saved is None else "sync"
+        for state in graph.stream(
+            None if last is not None else begin, config, context=context, stream_mode="values", durability=durability
+        ):
+            yield cast(EpisodeState, state)  # LangGraph types it as Any
+
+    def _resumed(self, state: EpisodeState) -> None:
+        """Told by the first node that runs: what was saved of the one before it is in its state by then."""
+        seen = {"turns": state["turns"], "observations": len(state["observations"])}
+        self._emit(self._started.model_copy(update=seen))
 
     def _finish(self, total_s: float) -> None:
         started, error = self._started, self._error
@@ -173,17 +207,19 @@ class Job:
         finally:
             self._result = result
             self._emit(result.event())
-            if self._log is not None:
-                self._log.result(result)
-                self._log.close()
+            if self._folder is not None:
+                self._folder.log.result(result)
 
 
 def opening(context: RunContext, question: str) -> EpisodeState:
-    """The state before the first node; the question is appended behind the preamble that opened the session."""
+    """The state before the first node: the preamble that opened the session, and the question behind it."""
     renderer, preamble = context.renderer, context.renderer.preamble(context.team.preamble)
-    spans = []
-    if preamble:
-        text = renderer.tokenizer.decode(preamble)
-        spans.append(SpanRecord(author="system", kind="preamble", path=None, text=text, token_ids=preamble))
-    spans += context.append(renderer.question(question), author="user", kind="question")
+    segments = [("system", "preamble", preamble), ("user", "question", renderer.question(question))]
+    spans = [
+        SpanRecord(
+            author=author, kind=kind, path=None, text=renderer.tokenizer.decode(token_ids), token_ids=list(token_ids)
+        )
+        for author, kind, token_ids in segments
+        if token_ids
+    ]
     return initial_state(question, spans)

@@ -47,16 +47,23 @@ class CancelToken:
             self._callbacks.remove(callback)
 
 
-class RunOptions(TypedDict, total=False):
-    """seed: instead of the runtime's.
-    run_id: instead of a new one; it names the run folder.
+class ResumeOptions(TypedDict, total=False):
+    """run_id: instead of a new one; it names the run folder. A run that goes on in its own folder keeps its id.
     score: fills the result's score where the gold answer is known.
-    adapters: role -> adapter, for this run only: a name among the engine's adapters, or "" for adapters off.
     cancel: a token that ends the run as "cancelled".
     """
 
-    seed: int | None
     run_id: str | None
     score: Scorer | None
-    adapters: Mapping[str, str] | None
     cancel: CancelToken | None
+
+
+class RunOptions(ResumeOptions, total=False):
+    """seed: instead of the runtime's.
+    adapters: role -> adapter, for this run only: a name among the engine's adapters, or "" for adapters off.
+    note: kept in the run's folder, for whoever resumes or reads it.
+    """
+
+    seed: int | None
+    adapters: Mapping[str, str] | None
+    note: Mapping[str, Json] | None

@@ -71,7 +71,7 @@ def _call(team: Team, name: str, node: RoleNode, state: EpisodeState, written: W
 def _answer(team: Team, state: EpisodeState, action: str, text: str, written: Written) -> EpisodeState:
     answer = [action, text, ""]
     changes: EpisodeState = {"answer": text, "answer_logprob": written.mean_logprob, "calls": [answer]}
-    if status := loops(team.limits, [*state["calls"], answer], answer):
+    if status := loops(team.limits, [*state["calls"], answer]):
         changes["status"] = status
     return changes
 

@@ -1,6 +1,6 @@
 """What the runtime needs of an engine: `agentrt.engine` is the real one, `agentrt.testing` a scripted one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from agentrt.model.sampling import Sampling
@@ -134,6 +134,11 @@ class Engine(Protocol):
 
     @property
     def adapter_names(self) -> Sequence[str]: ...
+
+    @property
+    def weights(self) -> Mapping[str, str]:
+        """A hash of each adapter's weights by name, and of the backbone's as "base"; empty without weights."""
+        ...
 
     @property
     def max_context(self) -> int:

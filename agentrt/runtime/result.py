@@ -46,6 +46,8 @@ class EpisodeResult(BaseModel):
     """Role -> adapter, of the roles that this run gave another one."""
     status: Status
     answer: str | None
+    forced_by: Status | None = None
+    """The limit that made the team answer; None if it answered of its own accord, or not at all."""
     answer_logprob: float | None
     """Mean log-probability of the tokens of the answer's field; None without an answer."""
     verdicts: tuple[str, ...]
@@ -101,6 +103,7 @@ def result_of(
         "tool_health",
         "parse_failures",
         "repairs",
+        "forced_by",
     )
     return EpisodeResult.model_validate(
         {

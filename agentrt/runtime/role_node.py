@@ -16,7 +16,7 @@ from agentrt.runtime.constraints import ChoiceConstraint, FieldConstraint
 from agentrt.runtime.dialect import Renderer
 from agentrt.runtime.events import RoleUsage, TurnFinished, TurnStarted
 from agentrt.runtime.fields import argument_constraint, offered
-from agentrt.runtime.limits import out_of_room, out_of_steps, out_of_time
+from agentrt.runtime.limits import out_of_room, out_of_steps, out_of_time, out_of_turns
 from agentrt.runtime.outcomes import outcome, read_call
 from agentrt.runtime.state import EpisodeState, RunContext, SpanRecord
 from agentrt.runtime.turns import Written, add_turn, sampling_for, turn_facts, turn_seed, write
@@ -34,9 +34,15 @@ class Segment(NamedTuple):
 
 
 def role_node(
-    name: str, node: RoleNode, team: Team, argue: Mapping[str, RoleNode], *, starts_step: bool
+    name: str,
+    node: RoleNode,
+    team: Team,
+    argue: Mapping[str, RoleNode],
+    *,
+    starts_step: bool = False,
+    forced: bool = False,
 ) -> NodeFunction:
-    """The function of a role node.
+    """The function of a role node; `forced`: beyond the limit of turns and tokens.
 
     `argue`: which node writes the argument of each action that this one may choose. `starts_step`: whether the
     node leads to the next action, so that it does not run once the steps are used up.
@@ -47,7 +53,8 @@ def role_node(
     def run(state: EpisodeState, runtime: Runtime[RunContext]) -> EpisodeState:
         context, turn = runtime.context, state["turns"] + 1
         adapter = context.adapters.get(node.role, own)
-        status = out_of_time(context) or (out_of_steps(team.limits, state["steps"]) if starts_step else None)
+        steps = out_of_steps(team.limits, state["steps"]) if starts_step else None
+        status = out_of_time(context) or steps or (None if forced else out_of_turns(team.limits, state))
         if status:
             return {"status": status}
         constraint = _constraint(context.renderer, node, argue, state, budget)
@@ -72,7 +79,8 @@ def role_node(
         ]
         written = write(context, adapter, node.emits, sampling, constraint, turn)
         if written is None:
-            return {"status": out_of_time(context) or "cancelled", "spans": spans}
+            context.stop_if_cancelled()
+            return {"status": "limit:time", "spans": spans}
         facts = turn_facts(written.result)
         context.emit(
             TurnFinished(

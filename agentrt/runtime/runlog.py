@@ -3,14 +3,26 @@
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
-from typing import Final, NamedTuple, TextIO
+from typing import Final, NamedTuple, Self, TextIO
 
 from agentrt.errors import DataError
-from agentrt.runtime.events import SCHEMA_VERSION, Event, Token, parse_event, to_json
+from agentrt.runtime.events import (
+    SCHEMA_VERSION,
+    Event,
+    RunFinished,
+    RunResumed,
+    Token,
+    ToolCalled,
+    ToolFinished,
+    TurnFinished,
+    TurnStarted,
+    parse_event,
+    to_json,
+)
 from agentrt.runtime.result import EpisodeResult
 from agentrt_tools import Json
 
@@ -24,12 +36,26 @@ class RunLog:
     Tokens are not logged: the finished turn has their text. May be used from several threads, closed twice.
     """
 
-    def __init__(self, folder: Path, header: Mapping[str, Json]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, file: TextIO) -> None:
         self.folder = folder
         self._lock = threading.Lock()
-        self._file: TextIO = (folder / EVENTS_FILE).open("w", encoding="utf-8")
-        self._write(json.dumps({"schema_version": SCHEMA_VERSION, "versions": versions(), **header}))
+        self._file = file
+
+    @classmethod
+    def create(cls, folder: Path, header: Mapping[str, Json]) -> Self:
+        """Start a folder anew."""
+        folder.mkdir(parents=True, exist_ok=True)
+        log = cls(folder, (folder / EVENTS_FILE).open("w", encoding="utf-8"))
+        log._write(json.dumps({"schema_version": SCHEMA_VERSION, "versions": versions(), **header}))
+        return log
+
+    @classmethod
+    def reopen(cls, folder: Path) -> Self:
+        """Go on with a folder that `read_run` can read; a torn last line is cut off."""
+        file = folder / EVENTS_FILE
+        with file.open("rb+") as torn:
+            torn.truncate(torn.read().rfind(b"\n") + 1)
+        return cls(folder, file.open("a", encoding="utf-8"))
 
     def event(self, event: Event) -> None:
         if not isinstance(event, Token):
@@ -54,6 +80,35 @@ class RunLog:
 class LoggedRun(NamedTuple):
     header: dict[str, Json]
     events: list[Event]
+
+    def standing(self) -> list[Event]:
+        """The events without those that a crash took back, and without the end before the last resumption."""
+        kept: list[Event] = []
+        for event in self.events:
+            if isinstance(event, RunResumed):
+                kept = first_turns(kept, event.turns, event.observations)
+            kept.append(event)
+        return kept
+
+
+def first_turns(events: Iterable[Event], turns: int, observations: int) -> list[Event]:
+    """The events of the first turns and tool calls, without any end."""
+    kept: list[Event] = []
+    answered = 0
+    for event in events:
+        answered += isinstance(event, ToolFinished)
+        match event:
+            case TurnStarted() | TurnFinished():
+                stands = event.turn <= turns
+            case ToolCalled():
+                stands = answered < observations
+            case ToolFinished():
+                stands = answered <= observations
+            case _:
+                stands = not isinstance(event, RunFinished)
+        if stands:
+            kept.append(event)
+    return kept
 
 
 def read_run(folder: Path) -> LoggedRun:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypedDict
 
 from agentrt.config.team import Emits, Team
+from agentrt.errors import TurnCancelledError
 from agentrt.runtime.dialect import Renderer
 from agentrt.runtime.events import Event
 from agentrt.runtime.ports import Session, Turn
@@ -70,6 +71,8 @@ class EpisodeState(TypedDict, total=False):
     """Role -> RoleUsage."""
     status: str
     """Why the episode stopped early (see events.Status); empty while it runs."""
+    forced_by: str | None
+    """The limit that made the team answer."""
 
 
 def initial_state(question: str, spans: list[SpanRecord]) -> EpisodeState:
@@ -99,6 +102,7 @@ def initial_state(question: str, spans: list[SpanRecord]) -> EpisodeState:
         tool_health=ToolHealth().to_json(),
         usage={},
         status="",
+        forced_by=None,
     )
 
 
@@ -120,12 +124,19 @@ class RunContext:
     cancelled: threading.Event = field(default_factory=threading.Event)
     turn: Turn | None = None
     """The turn in flight."""
+    announce: Callable[[EpisodeState], None] | None = None
+    """Called once with the state that a resumed run goes on from."""
 
     def cancel(self) -> None:
         """End the run at the next token or tool call; safe from any thread."""
         self.cancelled.set()
         if self.turn is not None:
             self.turn.cancel()
+
+    def stop_if_cancelled(self) -> None:
+        """Raises TurnCancelledError. A node that raises leaves no checkpoint, so the run can be resumed before it."""
+        if self.cancelled.is_set():
+            raise TurnCancelledError("the run was cancelled")
 
     def started(self, turn: Turn) -> None:
         """Register a turn, so that a cancel from now on, or one that came just before, reaches it."""

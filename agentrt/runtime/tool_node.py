@@ -31,7 +31,8 @@ def tool_node(team: Team) -> NodeFunction:
         action = state["action"]
         outcome = _call(context, state)
         if outcome is None:
-            return {"status": out_of_time(context) or "cancelled"}
+            context.stop_if_cancelled()
+            return {"status": "limit:time"}
         text = _observation(context, outcome.text)
         health = ToolHealth.from_json(state["tool_health"])
         if outcome.call is not None:
@@ -55,7 +56,7 @@ def tool_node(team: Team) -> NodeFunction:
             changes["tools_s"] = state["tools_s"] + outcome.call.elapsed_s
             if outcome.call.result is not None:
                 changes["tool_state"] = dict(outcome.call.result.state)
-        stopped = tools_fail(team.limits, health.failed) or loops(team.limits, [*state["calls"], call], call)
+        stopped = tools_fail(team.limits, health.failed) or loops(team.limits, [*state["calls"], call])
         if status := out_of_time(context) or stopped:
             changes["status"] = status
         return changes
@@ -74,7 +75,7 @@ def _call(context: RunContext, state: EpisodeState) -> Outcome | None:
     context.emit(ToolCalled(step=state["steps"], action=action, tool=tool, argument=argument))
     nth = sum(before[:2] == [action, argument] for before in state["calls"])
     asked = CallRequest(action, tool, argument, state["question"], nth, state["tool_state"])
-    call = context.tools.call(asked, stop=lambda: out_of_time(context))
+    call = context.tools.call(asked, stop=lambda: context.cancelled.is_set() or out_of_time(context))
     if call is None:
         return None
     if call.result is not None:

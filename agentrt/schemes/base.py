@@ -102,16 +102,6 @@ class Scheme(ABC):
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def refuse_key_adapters(scheme: str, layout: Layout) -> None:
-    """Schemes that keep values factored do not keep keys factored yet."""
-    if layout.key_adapted:
-        names = ", ".join(sorted(layout.key_adapted))
-        raise SchemeError(
-            f"scheme {scheme!r}: adapter {names} targets k_proj, whose term this scheme cannot share; "
-            "use non_shared or full_shared, or adapters on q_proj and v_proj"
-        )
-
-
 class SharingSession(ABC):
     """The caches of one trajectory under one scheme, as tapes by name; turns `begin`, `feed`, then `end` or `abort`.
 
@@ -174,6 +164,9 @@ class SharingSession(ABC):
         for tape in self._tapes.values():
             tape.trim()
         return ()
+
+    def quiet(self) -> None:  # noqa: B027 - most have nothing to free
+        """Free what only the passes of a turn read: it has ended, and what it still owed has run."""
 
     def abort(self) -> None:
         """Put every tape back to where `begin` found it."""

@@ -8,7 +8,7 @@ from agentrt.cache.plane import PlaneSpec
 from agentrt.cache.store import CacheStore
 from agentrt.cache.view import Column
 from agentrt.errors import SchemeError
-from agentrt.schemes.pre_lr_shared import PreLRShared, PreLRSharedSession, value_adapters
+from agentrt.schemes.pre_lr_shared import PreLRShared, PreLRSharedSession
 from agentrt.trajectory import Trajectory
 
 
@@ -21,22 +21,21 @@ class BaseLRShared(PreLRShared):
     recomputes: ClassVar[str] = "nothing"
     holds: ClassVar[str] = "one base cache + one low-rank column"
     exact: ClassVar[str] = "while one agent acts alone"
-    adapters: ClassVar[str] = "on every projection but k; all with the same A on v"
+    adapters: ClassVar[str] = "on q, k, v, o, gate, up, down; all with the same A on k and v"
     source: ClassVar[str] = "LRAgent (2602.01053), BaseLRShared"
 
     def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:
-        return (layout.kv_spec(), *(layout.column_spec(name) for name in value_adapters(layout)[:1]))
+        return (*layout.base_specs(), *(layout.column_spec(name) for name in layout.column_adapters[:1]))
 
     def check(self, layout: Layout) -> None:
-        super().check(layout)
-        if not layout.shared_value_a:
+        if not layout.shared_a:
             raise SchemeError(
-                "scheme 'base_lr_shared': the adapters differ in A on v_proj, and one column cannot serve them all; "
-                "train them with a shared A, or use pre_lr_shared"
+                "scheme 'base_lr_shared': the adapters differ in A on v_proj or k_proj, and one column cannot serve "
+                "them all; train them with a shared A, or use pre_lr_shared"
             )
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "BaseLRSharedSession":
-        names = value_adapters(layout)
+        names = layout.column_adapters
         return BaseLRSharedSession(names[:1], frozenset(names), store, trajectory)
 
 
@@ -52,5 +51,5 @@ class BaseLRSharedSession(PreLRSharedSession):
     def _empty(self, trajectory: Trajectory) -> "BaseLRSharedSession":
         return BaseLRSharedSession(self._adapters, self._readers, self._store, trajectory)
 
-    def _column(self, path: str, end: int) -> Column | None:
-        return super()._column(self._adapters[0], end) if path in self._readers else None
+    def _term(self, path: str, part: str, start: int, end: int) -> Column | None:
+        return super()._term(self._adapters[0], part, start, end) if path in self._readers else None

@@ -6,8 +6,7 @@ from typing import ClassVar
 from agentrt.cache.layout import KV, Layout, column_plane
 from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape
-from agentrt.cache.view import View
-from agentrt.schemes.pre_lr_shared import PreLRShared, PreLRSharedSession, value_adapters
+from agentrt.schemes.pre_lr_shared import PreLRShared, PreLRSharedSession
 from agentrt.step import Pass, Write
 from agentrt.trajectory import Trajectory
 
@@ -22,11 +21,11 @@ class BaseShared(PreLRShared):
     recomputes: ClassVar[str] = "all that others wrote, without storing its K and V0 again"
     holds: ClassVar[str] = "one base cache + one low-rank column per agent, as far as it has read"
     exact: ClassVar[str] = "while one agent acts alone"
-    adapters: ClassVar[str] = "on every projection but k"
+    adapters: ClassVar[str] = "on q, k, v, o, gate, up, down"
     source: ClassVar[str] = "LRAgent (2602.01053), BaseShared"
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "BaseSharedSession":
-        return BaseSharedSession(value_adapters(layout), store, trajectory)
+        return BaseSharedSession(layout.column_adapters, store, trajectory)
 
 
 class BaseSharedSession(PreLRSharedSession):
@@ -54,5 +53,4 @@ class BaseSharedSession(PreLRSharedSession):
             writes = [writes[0]._replace(first_row=shared - start)]
             writes.append(Write(column_plane(self._speaker), 0, column.extend(end)))
         self._trajectory.mark_processed(end, self._speaker)
-        view = View(KV, self._base.runs(0, end), self._column(self._speaker, end))
-        return [Pass(self._speaker, self._ids(start, end), start, view, tuple(writes), "base", "last")]
+        return [self._pass(self._speaker, start, self._base.runs(0, end), writes, "last", own_keys=shared)]

@@ -1,16 +1,15 @@
 """rebase_shared: a base cache of one fixed path (adapters off, or a pivot role), rebuilt where others have spoken."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, Self, get_args
 
 from agentrt.cache.layout import KV, Layout, column_plane
 from agentrt.cache.slots import concat
 from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape, reserve
-from agentrt.cache.view import View
 from agentrt.errors import SchemeError
-from agentrt.schemes.pre_lr_shared import PreLRShared, PreLRSharedSession, value_adapters
+from agentrt.schemes.pre_lr_shared import PreLRShared, PreLRSharedSession
 from agentrt.step import Logits, Pass, Write
 from agentrt.trajectory import NEUTRAL, Trajectory
 
@@ -38,7 +37,7 @@ class ReBaseShared(PreLRShared):
     recomputes: ClassVar[str] = "every turn once more by the base path (with a pivot: the other roles' turns)"
     holds: ClassVar[str] = "one base cache + one low-rank column per agent (+ one turn's private tail)"
     exact: ClassVar[str] = "in the first turn; with a pivot role, in each of its turns"
-    adapters: ClassVar[str] = "on every projection but k"
+    adapters: ClassVar[str] = "on q, k, v, o, gate, up, down"
     source: ClassVar[str] = "PReCache (2609.34054), ReBaseShared; fused, auto, adapted_tail, pivot: agentrt"
 
     schedule: str = "auto"
@@ -70,7 +69,7 @@ class ReBaseShared(PreLRShared):
             raise SchemeError(f"rebase_shared: pivot {self.pivot!r} is not a role with an adapter; roles: {roles}")
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "ReBaseSharedSession":
-        return ReBaseSharedSession(self, value_adapters(layout), store, trajectory)
+        return ReBaseSharedSession(self, layout.column_adapters, store, trajectory)
 
 
 def _one_of(option: str, value: object, known: Sequence[str]) -> None:
@@ -90,9 +89,6 @@ class ReBaseSharedSession(PreLRSharedSession):
     Where it covers the turn only afterwards, the private slots are the base's own, lent for the turn: the speaker
     reads one run, and the base path then writes over what nobody reads any more.
     """
-
-    values: ClassVar[Literal["full", "base"]] = "base"
-    """How the speaker's own values are written."""
 
     def __init__(
         self, scheme: ReBaseShared, adapters: tuple[str, ...], store: CacheStore, trajectory: Trajectory
@@ -149,7 +145,11 @@ class ReBaseSharedSession(PreLRSharedSession):
 
     def catch_up(self) -> list[Pass]:
         end = self._trajectory.num_processed
-        reserve(self._store, [(tape, end) for tape in super()._turn_tapes()])
+        if self._base.end >= end:
+            return []
+        self._drop_keys(self._pivot)
+        keys = [self._key_tape(self._pivot)] if self._keyed else []
+        reserve(self._store, [(tape, end) for tape in (*super()._turn_tapes(), *keys)])
         return self._base_passes(end)
 
     def abort(self) -> None:
@@ -194,6 +194,15 @@ class ReBaseSharedSession(PreLRSharedSession):
         own = [] if self._direct or self._lends else [self._tape("private", KV, start=self._read_from)]
         return [*super()._turn_tapes(), *own]
 
+    def _turn_keys(self, last: int) -> list[tuple[Tape, int]]:
+        """The base path's too, as far as it reads while the turn lasts."""
+        wishes = super()._turn_keys(last)
+        if self._keyed and not self._direct:
+            beside = self._scheme.schedule == "db" or self._rides
+            if beside or self._base.end < self._read_from:
+                wishes.append((self._key_tape(self._pivot), last if beside else self._read_from))
+        return wishes
+
     def _advance(self) -> list[Pass]:
         end = len(self._trajectory)
         if self._direct:
@@ -211,9 +220,11 @@ class ReBaseSharedSession(PreLRSharedSession):
         if self._speaker in self._adapters:
             writes.append(Write(column_plane(self._speaker), 0, self._column_tape(self._speaker).extend(end)))
         runs = concat(self._base.runs(0, private.start), private.runs(private.start, end))
-        view = View(KV, runs, self._column(self._speaker, end))
         self._trajectory.mark_processed(end, self._speaker)
-        adapted = Pass(self._speaker, self._ids(start, end), start, view, tuple(writes), self.values, "last")
+        adapted = self._pass(self._speaker, start, runs, writes, "last")
+        if self._rides and self._keyed:  # made in the prefill, so that decode steps copy no prefix
+            base = self._base.runs(0, self._base.end)
+            adapted = replace(adapted, keys=(*adapted.keys, *self._make_keys(self._pivot, base, self._base.end)))
         if self._scheme.schedule == "db":
             passes += self._base_passes(end)
         return [*passes, adapted]
@@ -232,6 +243,5 @@ class ReBaseSharedSession(PreLRSharedSession):
             if column.end < end:
                 first_row = column.end - start
                 writes.append(Write(column_plane(name), first_row, column.extend(end)))
-        view = View(KV, self._base.runs(0, end), self._column(self._pivot, end))
-        ids = self._ids(start, end)
-        return [Pass(self._pivot, ids, start, view, tuple(writes), "base", logits, rebuild=logits == "none")]
+        base = self._pass(self._pivot, start, self._base.runs(0, end), writes, logits)
+        return [replace(base, value="base", rebuild=logits == "none")]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.color import ColorSystem
 
-from agentrt.cli.episode import play
+from agentrt.cli.episode import Asked, play
 from agentrt.cli.output import Output
 from agentrt.config.team import Override, Team
 from agentrt.questions.datasets import Question
@@ -35,9 +35,15 @@ def runtime(script: list[str], *, answer: str | ToolFailed = "", overrides: dict
     return Runtime(team, engine=ScriptedEngine(script), tools=tools)
 
 
+def watch(rt: Runtime, question: str | Question, out: Output, *, tokens: bool) -> int:
+    asked = Asked.of(question)
+    events = rt.stream(asked.text, tokens=tokens, score=asked.scorer)
+    return play(rt.team, asked, events, out, folder=Path())
+
+
 def test_people_see_turns_answer_score_and_table(capsys: pytest.CaptureFixture[str]) -> None:
     with runtime(ANSWERED, answer="The painter was born in Delft.") as rt:
-        code = play(rt, QUESTION, Output(), tokens=True, folder=Path())
+        code = watch(rt, QUESTION, Output(), tokens=True)
     text = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert code == 0
@@ -64,7 +70,7 @@ def test_streamed_or_not_the_text_is_the_same(capsys: pytest.CaptureFixture[str]
     shown = []
     for tokens in (True, False):
         with runtime(ANSWERED, answer="The painter was born in Delft.") as rt:
-            play(rt, QUESTION, Output(), tokens=tokens, folder=Path())
+            watch(rt, QUESTION, Output(), tokens=tokens)
         lines = capsys.readouterr().out.splitlines()
         shown.append([line for line in lines if "run " not in line and " s: model" not in line])
     assert shown[0] == shown[1]
@@ -72,7 +78,7 @@ def test_streamed_or_not_the_text_is_the_same(capsys: pytest.CaptureFixture[str]
 
 def test_json_is_one_event_a_line_and_people_read_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     with runtime(ANSWERED, answer="The painter was born in Delft.") as rt:
-        play(rt, QUESTION, Output(as_json=True), tokens=False, folder=Path())
+        watch(rt, QUESTION, Output(as_json=True), tokens=False)
     out, err = capsys.readouterr()
     events = [parse_event(line) for line in out.splitlines()]
     assert {event.event for event in events} == {
@@ -87,20 +93,20 @@ def test_json_is_one_event_a_line_and_people_read_stderr(capsys: pytest.CaptureF
 
 def test_a_question_without_gold_answer_has_no_score(capsys: pytest.CaptureFixture[str]) -> None:
     with runtime(ANSWERED, answer="Born in Delft.") as rt:
-        assert play(rt, "Where?", Output(as_json=True), tokens=False, folder=Path()) == 0
+        assert watch(rt, "Where?", Output(as_json=True), tokens=False) == 0
     assert "score" not in json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def test_quiet_leaves_the_answer_only(capsys: pytest.CaptureFixture[str]) -> None:
     with runtime(ANSWERED, answer="Born in Delft.") as rt:
-        play(rt, "Where?", Output(quiet=True), tokens=False, folder=Path())
+        watch(rt, "Where?", Output(quiet=True), tokens=False)
     assert capsys.readouterr().out == "Answer: Delft\n"
 
 
 def test_a_limit_ends_with_3_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     script = ["I look.", "Search", "painter", "I look on.", "Search", "other"]
     with runtime(script, answer="A painter.", overrides={"limits.max_steps": 2}) as rt:
-        assert play(rt, QUESTION, Output(), tokens=False, folder=Path()) == 3
+        assert watch(rt, QUESTION, Output(), tokens=False) == 3
     text = capsys.readouterr().out
     assert "No answer: limit:steps" in text
     assert "wrong: the answer is Delft" in text
@@ -109,7 +115,7 @@ def test_a_limit_ends_with_3_and_the_reason(capsys: pytest.CaptureFixture[str]) 
 def test_failing_tools_end_with_4_and_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     failed = ToolFailed("auth", "the key was refused")
     with runtime(["I look.", "Search", "painter"], answer=failed, overrides={"limits.max_tool_errors": 0}) as rt:
-        assert play(rt, QUESTION, Output(), tokens=False, folder=Path()) == 4
+        assert watch(rt, QUESTION, Output(), tokens=False) == 4
     text = capsys.readouterr().out
     assert "FAILED (auth)" in text
     assert "tools FAILED in 1 of 1 calls (1 auth)" in text
@@ -124,7 +130,7 @@ def test_a_failed_tool_is_told_in_red_even_where_there_is_an_answer_and_quiet_wa
         out = Output(quiet=True)
         out.console._force_terminal = True
         out.console._color_system = ColorSystem.STANDARD
-        assert play(rt, "Where?", out, tokens=False, folder=Path()) == 0
+        assert watch(rt, "Where?", out, tokens=False) == 0
     text = capsys.readouterr().out
     assert "\x1b[1;31mtools FAILED in 1 of 1 calls (1 timeout)" in text
 
@@ -134,5 +140,5 @@ def test_no_answer_for_want_of_a_key_ends_with_4_before_the_limit_of_errors(
 ) -> None:
     script = ["I look.", "Search", "painter"]
     with runtime(script, answer=ToolFailed("quota", "no credits"), overrides={"limits.max_steps": 1}) as rt:
-        assert play(rt, "Where?", Output(), tokens=False, folder=Path()) == 4
+        assert watch(rt, "Where?", Output(), tokens=False) == 4
     assert "No answer: limit:steps" in capsys.readouterr().out

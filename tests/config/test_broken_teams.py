@@ -80,6 +80,9 @@ BROKEN = {
     "null for none": Broken("adapter: none", "adapter: null", 8, 22, ("write `none`",)),
     "text where a number is meant": Broken("max_steps: 8", "max_steps: eight", 26, 21, ("whole number", "'eight'")),
     "fraction where a whole number is meant": Broken("max_steps: 8", "max_steps: 8.5", 26, 21, ("whole",)),
+    "a forced answer that no node can write": Broken(
+        "{max_steps: 8}", "{on_limit: force_answer}", 26, 20, ("writes the argument of Finish", "on_limit: stop")
+    ),
     "limit of zero": Broken("max_steps: 8", "max_steps: 0", 26, 21, ("must be above 0",)),
     "negative time": Broken("max_steps: 8", "time_s: -1", 26, 18, ("must be above 0",)),
     "max_context neither auto nor a number": Broken("max_steps: 8", "max_context: auto0", 26, 23, ("'auto'?",)),

@@ -24,6 +24,8 @@ def test_every_built_in_team_loads_with_its_adapters(name: str) -> None:
     team = Team.load(name)
     assert team.name == name
     assert all((folder / "adapter_config.json").is_file() for folder in team.adapters().values())
+    saved = json.loads(json.dumps(team.values()))
+    assert Team.restore(saved, name=name, root=team.root) == team
 
 
 def test_the_default_team_is_built_in() -> None:

@@ -9,14 +9,22 @@ from agentrt.model.backbone import Backbone
 from agentrt.schemes.make import make_scheme
 from tests.models import make
 
+QKVO = "/qkvo"
+
 
 @pytest.fixture
 def open_engine(tmp_path):
-    """open_engine(scheme, family, **config): an engine that is closed after the test, its books checked."""
+    """open_engine(scheme, family, **config): an engine that is closed after the test, its books checked.
+
+    `scheme/qkvo`: over a model with k_norm, with adapters on the key projection too.
+    """
     engines = []
     models = {}
 
     def build(scheme="pre_lr_shared", family="llama", targets=("q_proj", "v_proj"), **config):
+        if scheme.endswith(QKVO):
+            scheme, family = scheme.removesuffix(QKVO), "qwen3"
+            targets = ("q_proj", "k_proj", "v_proj", "o_proj")
         key = (family, targets)
         if key not in models:
             shared_a = scheme.startswith("base_lr_shared")

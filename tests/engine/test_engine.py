@@ -4,17 +4,17 @@ import sys
 import threading
 
 import pytest
-import torch
 
+from agentrt.cache.layout import KEYS
 from agentrt.errors import (
     CacheFullError,
     EngineClosedError,
     EngineError,
-    SchemeError,
     TurnCancelledError,
     UsageError,
 )
 from agentrt.model.sampling import Sampling
+from tests.engine.conftest import QKVO
 from tests.models import random_turns
 
 VARIANTS = [
@@ -37,11 +37,16 @@ VARIANTS = [
     "neutral_prefix:question",
     "neutral_prefix:full,schedule=auto",
     "own_kv",
+    "base_shared/qkvo",
+    "base_lr_shared/qkvo",
+    "pre_lr_shared/qkvo",
+    "rebase_shared:lp/qkvo",
+    "rebase_shared:auto/qkvo",
+    "rebase_shared:db,pivot=plan/qkvo",
+    "rebase_shared:lp,lp_at=handover/qkvo",
 ]
 READS_ALL = ("non_shared", "base_shared", "own_kv", "neutral_prefix:early")
 SELECTIVE = ("droidspeak:layers=1-2", "droidspeak_scattered:layers=0+2", "cacheblend", "relay_caching:layers=0-2")
-KEYS = ("non_shared", "full_shared", "own_kv", "neutral_prefix", *(each.split(":")[0] for each in SELECTIVE))
-"""These take adapters on the key projection."""
 
 pytestmark = pytest.mark.parametrize("scheme", VARIANTS)
 
@@ -83,6 +88,7 @@ def test_iterating_a_turn_yields_the_tokens_of_its_result(open_engine, scheme):
 
 def test_usage_counts_what_was_read_and_what_was_read_again(open_engine, scheme):
     session = open_engine(scheme).session()
+    scheme = scheme.removesuffix(QKVO)
     session.turn("plan", [1] * 10, Sampling(max_new_tokens=4)).result  # noqa: B018
     usage = session.turn("action", [2] * 5, Sampling(max_new_tokens=3)).result.usage
     assert usage.context_tokens == 6  # five new ones and plan's last
@@ -100,6 +106,9 @@ def test_a_cancelled_turn_leaves_the_session_at_its_last_boundary(open_engine, s
     engine = open_engine(scheme)
     session = play(engine, random_turns(1, count=3))
     twin = play(engine, random_turns(1, count=3))
+    if scheme.endswith(QKVO):  # what is still owed holds keys
+        session.settle()
+        twin.settle()
     before = list(session.trajectory.token_ids)
     held = session.kv_bytes
     turn = session.turn("action", [1, 2, 3], Sampling(max_new_tokens=200))
@@ -234,14 +243,14 @@ def test_sampling_is_reproducible_and_seeded(open_engine, scheme):
     assert draw(1) != draw(2)
 
 
-def test_key_adapters_are_refused_where_keys_would_be_shared_unadapted(open_engine, scheme):
-    targets = ("q_proj", "k_proj", "v_proj", "o_proj")
-    if scheme.split(":")[0] in KEYS:
-        session = play(open_engine(scheme, targets=targets), random_turns(1))
-        assert torch.isfinite(torch.tensor(session.kv_bytes))
-    else:
-        with pytest.raises(SchemeError, match=r"k_proj.*use non_shared or full_shared"):
-            open_engine(scheme, targets=targets)
+def test_keys_made_for_a_reader_are_held_while_somebody_reads_them_only(open_engine, scheme):
+    engine = open_engine(scheme, targets=("q_proj", "k_proj", "v_proj", "o_proj"))
+    session = play(engine, random_turns(1))
+    session.settle()
+    pool = engine._store.planes[KEYS].pool if KEYS in engine._store.planes else None
+    assert (pool is not None) == scheme.startswith(("base_", "pre_lr", "rebase"))
+    if pool is not None:
+        assert pool.num_slots > pool.num_held == 0
 
 
 def test_a_turn_over_the_preamble_alone_is_served(open_engine, scheme):
@@ -295,3 +304,16 @@ def test_a_pending_pass_that_fails_is_tried_again_when_it_is_needed(open_engine,
     assert session.turn("plan", [4], Sampling(max_new_tokens=3)).result.usage.generated_tokens == 3
     handle.remove()
     assert engine.stats().steps > steps
+
+
+def test_forced_tokens_leave_the_session_that_sampled_ones_leave(open_engine, scheme):
+    engine = open_engine(scheme)
+    sampled, forced = engine.session([4, 8, 15]), engine.session([4, 8, 15])
+    for agent, context, _ in random_turns(1):
+        hot = Sampling(max_new_tokens=5, temperature=2.0, seed=3)
+        wanted = sampled.turn(agent, context, hot).result
+        given = Sampling(max_new_tokens=5, forced=wanted.token_ids, stop=lambda generated: len(generated) == 2)
+        found = forced.turn(agent, context, given).result
+        assert found.token_ids == wanted.token_ids
+        assert found.logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
+    assert forced.trajectory.processed == sampled.trajectory.processed

@@ -55,6 +55,8 @@ SCHEMES = (
     "own_kv",
 )
 
+FACTORED = ("base_shared", "pre_lr_shared", *(name for name in SCHEMES if name.startswith("rebase_shared")))
+
 
 class Bench:
     """A tiny backbone with random adapters for the agents of `react`."""
@@ -129,16 +131,49 @@ def test_a_selective_scheme_declares_its_layers_and_what_its_ratio_counts(bench:
 
 def test_base_lr_shared_passes_where_its_adapters_share_a(bench: Bench) -> None:
     shared = bench.make("r=4", "shared", shared_a=True)
-    assert shared.shared_value_a
+    assert shared.shared_a
     check = Checker(bench.backbone, shared, bench.trace(24)).check(make_scheme("base_lr_shared"))
     assert check.ok, check.reason
 
 
-def test_key_adapters_are_checked_where_they_are_allowed(bench: Bench) -> None:
-    adapters = bench.make("r=2,targets=qkvo", "qkvo")
-    checker = Checker(bench.backbone, adapters, bench.trace(24))
-    for scheme in ("non_shared", "full_shared"):
-        assert checker.check(make_scheme(scheme)).ok
+@pytest.mark.parametrize("family", ["llama", "qwen3", "smollm3"])
+def test_adapters_on_the_key_are_checked_under_every_scheme(tmp_path: Path, family: TinyFamily) -> None:
+    bench = Bench(tmp_path, family)
+    checker = Checker(bench.backbone, bench.make("r=2,targets=qkvo", "qkvo"), bench.trace(24))
+    for scheme in SCHEMES if family == "qwen3" else FACTORED:
+        check = checker.check(make_scheme(scheme))
+        assert check.ok, (scheme, check.reason)
+        assert check.error is not None
+        assert check.separation is not None
+        assert check.error < 1e-4 < 0.05 < check.separation, scheme
+    shared = bench.make("r=2,targets=qkvo", "shared", shared_a=True)
+    check = Checker(bench.backbone, shared, bench.trace(24)).check(make_scheme("base_lr_shared"))
+    assert check.ok, check.reason
+
+
+@pytest.mark.parametrize("ride_rows", [0, 2])
+@pytest.mark.parametrize("scheme", [*FACTORED, "rebase_shared:auto,fuse_rows=9"])
+def test_rows_and_bytes_with_key_columns_and_keys_made_for_the_reader(
+    tmp_path: Path, scheme: str, ride_rows: int
+) -> None:
+    bench = Bench(tmp_path)
+    adapters, chosen = bench.make("r=4,targets=qkvo", "qkvo"), make_scheme(scheme)
+    trace = bench.trace(20)
+    contestant = EngineContestant(
+        scheme, chosen, bench.backbone, adapters, max_tokens=trace.num_tokens, ride_rows=ride_rows
+    )
+    try:
+        run = contestant.play(trace, random_contexts(trace, 211, 0), 0.0)
+    finally:
+        contestant.close()
+    books = expected(chosen, trace, bench.backbone.layout(adapters), riding=ride_rows > 0)
+    assert books == Expected(run.prefill_rows, run.neutral_rows, run.decode_rows, run.kv_bytes_peak)
+
+
+def test_the_trace_qkvo_is_react_with_adapters_on_the_key(bench: Bench) -> None:
+    (variant,) = variants(ReplayPlan(TraceConfig.load("qkvo"), "qkvo", schemes="core"))
+    assert (variant.group, str(variant.random)) == ("r=4", "r=4,targets=qkvo,alpha=16")
+    assert TraceConfig.load("qkvo").calls == bench.config.calls
 
 
 @dataclass(frozen=True)
@@ -272,13 +307,13 @@ def test_a_named_scheme_that_the_adapters_do_not_allow_is_an_error_and_in_all_is
     backbone = Backbone(tiny_model(layers=2))
     config = TraceConfig.load("react")
     random = RandomAdapters.parse("targets=qkv,r=2")
-    named = ReplayPlan(config, "react", schemes="non_shared,pre_lr_shared", random=random)
-    with pytest.raises(SchemeError, match="k_proj"):
+    named = ReplayPlan(config, "react", schemes="non_shared,alora", random=random)
+    with pytest.raises(SchemeError, match="no activated LoRA"):
         next(iter(run_replay(backbone, named)))
     found = run_replay(backbone, ReplayPlan(config, "react", schemes="all", contexts=(4,), random=random, repeats=1))
     first = next(found)
     assert isinstance(first, LeftOut)
-    assert first.label == "base_shared"
+    assert first.label == "alora"
 
 
 def test_random_adapters_are_what_peft_would_load(tmp_path: Path) -> None:

@@ -125,6 +125,8 @@ def test_an_unknown_trace_names_the_known_ones() -> None:
         (("context: 4", "context: D"), "'D' is not allowed"),
         (("decode: 2", "decode: 0"), "must be above 0"),
         (("agents: [plan]", "agents: []"), "say who acts"),
+        (("agents: [plan]", "agents: [plan]\ntargets: qv"), "say for which ranks or crews"),
+        (("agents: [plan]", "agents: [plan]\nranks: [4]\ntargets: qx"), "targets"),
         (("repeat: 2", "repat: 2"), "unknown key 'repat'"),
         (("calls:\n", "calls_from: react\ncalls:\n"), "leave out agents, crews, calls"),
     ],

@@ -54,11 +54,11 @@ def test_shared_a_is_recognised(backbone, tmp_path):
     model = tiny_model("llama")
     first = tiny_adapter(model, tmp_path / "a", seed=1)
     second = tiny_adapter(model, tmp_path / "b", seed=2)
-    assert not load(backbone, a=first, b=second).shared_value_a
+    assert not load(backbone, a=first, b=second).shared_a
     tensors, donor = (load_file(f / "adapter_model.safetensors") for f in (second, first))
     tensors.update({key: value for key, value in donor.items() if "lora_A" in key})
     save_file(tensors, second / "adapter_model.safetensors")
-    assert load(backbone, a=first, b=second).shared_value_a
+    assert load(backbone, a=first, b=second).shared_a
 
 
 REFUSALS = [

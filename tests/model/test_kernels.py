@@ -17,8 +17,9 @@ from agentrt.schemes.make import make_scheme
 from agentrt_kernels.dispatch import resolve
 
 QV, QKVO = ("q_proj", "v_proj"), ("q_proj", "k_proj", "v_proj", "o_proj")
-TAKE_KEY_ADAPTERS = ("non_shared", "full_shared")
-CASES = [*((name, QV) for name in SCHEMES), *((name, QKVO) for name in TAKE_KEY_ADAPTERS), ("rebase_shared:db", QV)]
+ON_THE_KEY = ("non_shared", "full_shared", "pre_lr_shared", "rebase_shared")
+"""The last two leave steps with key terms to torch."""
+CASES = [*((name, QV) for name in SCHEMES), *((name, QKVO) for name in ON_THE_KEY), ("rebase_shared:db", QV)]
 INVOCATIONS = {"plan": [9, 11], "action": [12]}
 TURNS = [("plan", [3, 5, 9, 11, 40, 7, 2], 3), ("action", [12, 6], 3), ("plan", [77, 78, 79], 2)]
 

@@ -50,3 +50,15 @@ def test_settings_out_of_range_are_named(bad):
 def test_a_constraint_without_choices_is_an_error():
     with pytest.raises(UsageError, match="allows no first token"):
         sample(LOGITS, Sampling(), 0, [])
+
+
+def test_forced_tokens_come_first_and_then_what_the_constraint_allows():
+    class Only:
+        def allowed(self, generated):
+            return [4] if len(generated) < 3 else []
+
+    sampling = Sampling(max_new_tokens=9, forced=(7, 8), constraint=Only())
+    assert [sampling.allowed(range(length)) for length in range(4)] == [[7], [8], [4], []]
+    assert [sampling.forces(range(length)) for length in range(3)] == [True, True, False]
+    with pytest.raises(UsageError, match="2 forced tokens, max_new_tokens is 1"):
+        Sampling(max_new_tokens=1, forced=(7, 8))

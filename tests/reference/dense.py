@@ -57,6 +57,32 @@ class DenseModel:
         _, b, scaling = self.lora[path][layer, "v_proj"]
         return (scaling * (lr @ b.T)).view(len(lr), self.model.config.num_key_value_heads, -1)
 
+    def has_key_term(self, path, layer):
+        return bool(path) and (layer, "k_proj") in self.lora[path]
+
+    def key_a(self, path, layer):
+        return self.lora[path][layer, "k_proj"][0]
+
+    def base_keys(self, layer, x):
+        """k_proj alone, before norm and RoPE, [n, Hkv, d]."""
+        attn = self.stack.layers[layer].self_attn
+        return getattr(attn.k_proj, "base_layer", attn.k_proj)(x).view(len(x), -1, attn.head_dim)
+
+    def keys(self, path, layer, k0, lrk=None):
+        """What `path` attends to, from base keys [T, Hkv, d] at 0..T-1 and its key LR [T, r] if it has one."""
+        attn = self.stack.layers[layer].self_attn
+        if lrk is not None:
+            _, b, scaling = self.lora[path][layer, "k_proj"]
+            k0 = k0 + (scaling * (lrk @ b.T)).view(k0.shape)
+        k = attn.k_norm(k0) if hasattr(attn, "k_norm") else k0
+        return self.rotate(attn, k, torch.arange(len(k)))
+
+    def rotate(self, attn, rows, positions):
+        if not getattr(attn, "use_rope", True):
+            return rows
+        cos, sin = self.stack.rotary_emb(rows[None], position_ids=positions[None])
+        return apply_rotary_pos_emb(rows[None], rows[None], cos, sin, unsqueeze_dim=2)[0][0]
+
     @torch.no_grad()
     def forward(self, path, token_ids, start, cache: CacheFn):
         """Logits [n, vocab] of `token_ids` at positions from `start`.
@@ -86,11 +112,7 @@ class DenseModel:
         v0 = getattr(attn.v_proj, "base_layer", attn.v_proj)(x).view(n, -1, attn.head_dim)
         if hasattr(attn, "q_norm"):
             q, k = attn.q_norm(q), attn.k_norm(k)
-        if getattr(attn, "use_rope", True):
-            cos, sin = self.stack.rotary_emb(hidden[None], position_ids=positions[None])
-            q, k = apply_rotary_pos_emb(q[None], k[None], cos, sin, unsqueeze_dim=2)
-            q, k = q[0], k[0]
-        return q, k, v0, x
+        return self.rotate(attn, q, positions), self.rotate(attn, k, positions), v0, x
 
     @torch.no_grad()
     def finish(self, path, index, hidden, q, keys, values, positions):

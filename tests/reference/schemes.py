@@ -9,41 +9,58 @@ from tests.reference.selective import CacheBlend, DroidSpeak, RelayCaching
 
 
 class PreLRShared(Reference):
+    """Keys are held as k_proj alone makes them; norm and RoPE come after the reader's own term."""
+
     def read(self, agent):
         return self.shared(agent, len(self.token_ids))
 
     def shared(self, path, end):
-        """`path` over the unread tokens up to `end`, writing K, V0 and every agent's LR."""
-        start = self.length(("k", 0))
+        """`path` over the unread tokens up to `end`, writing K0, V0 and every agent's LR."""
+        start = self.length(("k0", 0))
 
         def cache(layer, k, v0, x):
-            keys, values = grow(self.caches, ("k", layer), k), grow(self.caches, ("v", layer), v0)
+            base = self.grow_base(layer, self.model.base_keys(layer, x), v0)
             for agent in self.agents:
-                if self.model.has_value_term(agent, layer):
-                    grow(self.caches, ("lr", layer, agent), x @ self.model.value_a(agent, layer).T)
-            return keys, self.with_lr(path, layer, values)
+                self.grow_columns(agent, layer, x)
+            return self.with_terms(path, layer, *base)
 
         return self.model.forward(path, self.token_ids[start:end], start, cache)
 
-    def with_lr(self, path, layer, values):
-        if path and ("lr", layer, path) in self.caches:
-            values = values + self.model.value_term(path, layer, self.caches["lr", layer, path])
-        return values
+    def grow_base(self, layer, k0, v0):
+        return grow(self.caches, ("k0", layer), k0), grow(self.caches, ("v", layer), v0)
+
+    def grow_columns(self, agent, layer, x):
+        if self.model.has_value_term(agent, layer):
+            grow(self.caches, ("lr", layer, agent), x @ self.model.value_a(agent, layer).T)
+        if self.model.has_key_term(agent, layer):
+            grow(self.caches, ("lrk", layer, agent), x @ self.model.key_a(agent, layer).T)
+
+    def with_terms(self, path, layer, k0, values):
+        """K and V as `path` reads them."""
+        if self.model.has_value_term(path, layer):
+            values = values + self.model.value_term(path, layer, self.column("lr", layer, path))
+        low = self.column("lrk", layer, path) if self.model.has_key_term(path, layer) else None
+        return self.model.keys(path, layer, k0, low), values
+
+    def column(self, part, layer, path):
+        return self.caches[part, layer, path]
 
 
 class BaseShared(PreLRShared):
     def read(self, agent):
-        """LR of everything the agent has not seen; K and V0 only of what nobody has processed."""
-        shared = self.length(("k", 0))
-        ranked = [layer for layer in range(self.model.num_layers) if self.model.has_value_term(agent, layer)]
-        start = self.length(("lr", ranked[0], agent)) if ranked else shared
+        """LR of everything the agent has not seen; K0 and V0 only of what nobody has processed."""
+        shared = self.length(("k0", 0))
+        layers = range(self.model.num_layers)
+        columns = [(part, layer, agent) for part in ("lr", "lrk") for layer in layers]
+        terms = any(
+            self.model.has_value_term(agent, layer) or self.model.has_key_term(agent, layer) for layer in layers
+        )
+        start = max(map(self.length, columns)) if terms else shared
 
         def cache(layer, k, v0, x):
-            keys = grow(self.caches, ("k", layer), k[shared - start :])
-            values = grow(self.caches, ("v", layer), v0[shared - start :])
-            if layer in ranked:
-                grow(self.caches, ("lr", layer, agent), x @ self.model.value_a(agent, layer).T)
-            return keys, self.with_lr(agent, layer, values)
+            base = self.grow_base(layer, self.model.base_keys(layer, x)[shared - start :], v0[shared - start :])
+            self.grow_columns(agent, layer, x)
+            return self.with_terms(agent, layer, *base)
 
         return self.model.forward(agent, self.token_ids[start:], start, cache)
 
@@ -51,18 +68,12 @@ class BaseShared(PreLRShared):
 class BaseLRShared(PreLRShared):
     """One LR for all: A is the same, B is the reader's."""
 
-    def read(self, agent):
-        start = self.length(("k", 0))
-        owner = self.agents[0]
+    def grow_columns(self, agent, layer, x):
+        if agent == self.agents[0]:
+            super().grow_columns(agent, layer, x)
 
-        def cache(layer, k, v0, x):
-            keys, values = grow(self.caches, ("k", layer), k), grow(self.caches, ("v", layer), v0)
-            if self.model.has_value_term(owner, layer):
-                lr = grow(self.caches, ("lr", layer, owner), x @ self.model.value_a(owner, layer).T)
-                values = values + self.model.value_term(agent, layer, lr) if agent else values
-            return keys, values
-
-        return self.model.forward(agent, self.token_ids[start:], start, cache)
+    def column(self, part, layer, path):
+        return self.caches[part, layer, self.agents[0]]
 
 
 class ReBaseShared(PreLRShared):
@@ -75,17 +86,17 @@ class ReBaseShared(PreLRShared):
         self.private, self.speaker = {}, None
         shape = (0, model.model.config.num_key_value_heads, model.stack.layers[0].self_attn.head_dim)
         for layer in range(model.num_layers):
-            self.caches["k", layer] = self.caches["v", layer] = torch.zeros(shape)
+            self.caches["k0", layer] = self.caches["v", layer] = torch.zeros(shape)
 
     def turn(self, agent, context, forced):
         if self.private and self.speaker != agent:
             self.rebase()
         self.speaker = agent
-        if self.length(("k", 0)) < self.preamble:
+        if self.length(("k0", 0)) < self.preamble:
             self.base(self.preamble)
         if self.tail is not None and agent != self.pivot:
             head = len(self.token_ids) + len(context) - self.tail
-            if head > self.length(("k", 0)):
+            if head > self.length(("k0", 0)):
                 self.token_ids += context
                 self.base(head)
                 context = []
@@ -94,15 +105,15 @@ class ReBaseShared(PreLRShared):
     def read(self, agent):
         if agent == self.pivot:
             return self.base(len(self.token_ids))
-        base = self.length(("k", 0))
-        done = base + (len(self.private["k", 0]) if self.private else 0)
+        base = self.length(("k0", 0))
+        done = base + (len(self.private["k0", 0]) if self.private else 0)
 
         def cache(layer, k, v0, x):
-            keys = torch.cat([self.caches["k", layer][:base], grow(self.private, ("k", layer), k)])
+            own = grow(self.private, ("k0", layer), self.model.base_keys(layer, x))
+            k0 = torch.cat([self.caches["k0", layer][:base], own])
             values = torch.cat([self.caches["v", layer][:base], grow(self.private, ("v", layer), v0)])
-            if self.model.has_value_term(agent, layer):
-                grow(self.caches, ("lr", layer, agent), x @ self.model.value_a(agent, layer).T)
-            return keys, self.with_lr(agent, layer, values)
+            self.grow_columns(agent, layer, x)
+            return self.with_terms(agent, layer, k0, values)
 
         return self.model.forward(agent, self.token_ids[done:], done, cache)
 
@@ -115,23 +126,20 @@ class ReBaseShared(PreLRShared):
             self.rebase()
 
     def rebase(self):
-        end = self.length(("k", 0)) + len(self.private["k", 0])
+        end = self.length(("k0", 0)) + len(self.private["k0", 0])
         self.private = {}
         self.base(end)
 
     def base(self, end):
         """The base path up to `end`: K, V0, and every LR that does not reach that far."""
-        start = self.length(("k", 0))
+        start = self.length(("k0", 0))
 
         def cache(layer, k, v0, x):
             for agent in self.agents:
-                if self.model.has_value_term(agent, layer):
-                    have = self.length(("lr", layer, agent))
-                    if have < end:
-                        rows = (x @ self.model.value_a(agent, layer).T)[have - start :]
-                        grow(self.caches, ("lr", layer, agent), rows)
-            keys, values = grow(self.caches, ("k", layer), k), grow(self.caches, ("v", layer), v0)
-            return keys, self.with_lr(self.pivot, layer, values)
+                have = max(self.length((part, layer, agent)) for part in ("lr", "lrk"))
+                if have < end:
+                    self.grow_columns(agent, layer, x[have - start :])
+            return self.with_terms(self.pivot, layer, *self.grow_base(layer, self.model.base_keys(layer, x), v0))
 
         return self.model.forward(self.pivot, self.token_ids[start:end], start, cache)
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from agentrt.config.flow import Emits
+from agentrt.config.sections import LimitsConfig
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RunFinished
+from agentrt.runtime.limits import loops
 from agentrt.runtime.runlog import read_run
 from agentrt.testing import FakeTool, ScriptedEngine, ScriptError
 from agentrt_tools import Json, ToolFailed, ToolResult
@@ -154,3 +156,72 @@ def test_a_broken_run_raises_after_its_last_event_and_keeps_its_trajectory(
     assert (log[-1].status, log[-1].steps) == ("failed", 0)
     assert "no text left" in (log[-1].error or "")
     assert " A." in (tmp_path / "runs" / "one" / "result.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("calls", "ends"),
+    [
+        ("AAA", True),
+        ("AA", False),
+        ("ABAB", True),
+        ("ABBA", False),
+        ("XABAB", True),
+        ("ABCABC", True),  # three in a row that told nothing new
+        ("ABCAB", False),
+        ("ABCD", False),
+    ],
+)
+def test_calls_that_bring_nothing_new_are_a_loop(calls: str, ends: bool) -> None:
+    made = [["Search", name, f"about {name}"] for name in calls]
+    assert (loops(LimitsConfig(), made) == "loop") == ends
+    assert all(loops(LimitsConfig(), made[:length]) is None for length in range(1, len(made)))
+
+
+def test_tools_that_tell_the_same_to_other_questions_are_a_loop() -> None:
+    made = [["Search", f"word{number}", "No results."] for number in range(4)]
+    assert loops(LimitsConfig(), made[:3]) is None
+    assert loops(LimitsConfig(), made) == "loop"
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "turns"), [("max_turns: 5", "limit:turns", 5), ("max_tokens: 9", "limit:tokens", 2)]
+)
+def test_turns_and_generated_tokens_are_limited(
+    make_team: MakeTeam, corpus: Path, limit: str, status: str, turns: int
+) -> None:
+    with Runtime(make_team(("max_steps: 6", limit)), engine=ScriptedEngine(searching), corpus=corpus) as rt:
+        result = rt.run("q")
+    assert result.status == status
+    assert sum(usage.turns for usage in result.usage.values()) == turns
+    assert [span.path is not None for span in result.spans].count(True) == turns
+
+
+@pytest.mark.parametrize(
+    ("limit", "forced_by"),
+    [
+        ("max_steps: 1", "limit:steps"),
+        ("max_turns: 2", "limit:turns"),  # behind the name of an action
+        ("max_turns: 1", "limit:turns"),
+        ("max_tokens: 1", "limit:tokens"),
+        ("max_steps: 6", "loop"),
+    ],
+)
+def test_a_forced_answer_is_written_and_labelled(make_team: MakeTeam, corpus: Path, limit: str, forced_by: str) -> None:
+    def writing(adapter: str, field: Emits, so_far: str) -> str:
+        if field == "argument" and so_far.endswith("\nAction: Finish["):
+            return "yes"
+        return repeating(adapter, field, so_far)
+
+    team = make_team(("max_steps: 6", f"{limit}, on_limit: force_answer"))
+    with Runtime(team, engine=ScriptedEngine(writing), corpus=corpus) as rt:
+        result = rt.run("q")
+    assert (result.status, result.forced_by, result.answer) == ("forced", forced_by, "yes")
+    assert result.text.endswith("\nAction: Finish[ yes]")
+    assert result.actions[-1].action == "Finish"
+
+
+def test_without_room_for_a_forced_answer_the_limit_stands(make_team: MakeTeam, corpus: Path) -> None:
+    team = make_team(("max_steps: 6", "max_context: 120, on_limit: force_answer"))
+    with Runtime(team, engine=ScriptedEngine(searching), corpus=corpus) as rt:
+        result = rt.run("q")
+    assert (result.status, result.forced_by, result.answer) == ("limit:context", None, None)

@@ -12,7 +12,7 @@ TURN = TurnStarted(turn=1, step=1, node="think", role="plan", emits="thought")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    log = RunLog(tmp_path / "r1", {"seed": 3, "scheme": "s"})
+    log = RunLog.create(tmp_path / "r1", {"seed": 3, "scheme": "s"})
     log.event(STARTED)
     log.event(Token(turn=1, token_id=1, text="x"))
     log.event(TURN)
@@ -31,7 +31,7 @@ def test_a_log_reads_back_with_its_header_and_without_tokens(folder: Path) -> No
 
 
 def test_every_line_is_on_disk_before_the_log_is_closed(tmp_path: Path) -> None:
-    log = RunLog(tmp_path / "r2", {})
+    log = RunLog.create(tmp_path / "r2", {})
     log.event(STARTED)
     assert read_run(tmp_path / "r2").events == [STARTED]
     log.close()

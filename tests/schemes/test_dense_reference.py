@@ -1,6 +1,7 @@
 """Oracle 0: every scheme equals its dense definition, logits of every call and every cache (SCHEMES.md, 6)."""
 
 import copy
+from itertools import product
 
 import pytest
 import torch
@@ -10,6 +11,10 @@ from tests.reference.dense import DenseModel
 from tests.reference.registry import REFERENCES
 from tests.reference.selective import Selective
 from tests.rig import Rig
+
+QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
+FACTORED = ("base_shared", "base_lr_shared", "pre_lr_shared", "rebase_shared")
+"""Schemes that keep the adapters' terms of keys and values apart."""
 
 TOLERANCE = 2e-5
 """fp32, relative to the largest value: sums in another order, nothing else."""
@@ -40,15 +45,26 @@ def compare_caches(rig, reference, scheme, agents=AGENTS):
                     assert_close(rows, reference.caches[part, layer, owner], (owner, part))
         return
     for layer in layers:
-        for part in ("k", "v"):
+        for part in held_parts(rig):
             dense = rig.dense("base", part, layer)
             assert len(dense) == length
-            assert_close(dense, reference.caches[part, layer], (part, layer))
-        for agent in agents:
-            if ("lr", layer, agent) in reference.caches:
-                column = rig.dense(f"lr:{agent}", "lr", layer)
-                expected = reference.caches["lr", layer, agent]
-                assert_close(column[:, : expected.shape[1]], expected, ("lr", agent, layer))
+            assert_close(dense, base_cache(reference, part, layer), (part, layer))
+        for part, agent in product(("lr", "lrk"), agents):
+            if (part, layer, agent) in reference.caches:
+                column = rig.dense(f"lr:{agent}", part, layer)
+                expected = reference.caches[part, layer, agent]
+                assert_close(column[:, : expected.shape[1]], expected, (part, agent, layer))
+
+
+def held_parts(rig):
+    return [part.name for part in rig.store.planes["kv"].spec.parts]
+
+
+def base_cache(reference, part, layer):
+    """Definitions with columns hold keys before RoPE; without key terms the engine holds them after it."""
+    if part == "k" and ("k0", layer) in reference.caches:
+        return reference.model.keys("", layer, reference.caches["k0", layer])
+    return reference.caches[part, layer]
 
 
 def compare_repairs(rig, reference):
@@ -103,15 +119,27 @@ def test_adapters_on_every_projection_but_the_key(tmp_path, scheme):
     compare_caches(rig, reference, scheme)
 
 
-@pytest.mark.parametrize(
-    "scheme", ["non_shared", "full_shared", "own_kv", *(name for name in REFERENCES if "neutral_prefix" in name)]
-)
-def test_key_adapters_where_values_are_kept_in_full(tmp_path, scheme):
-    model, folders = make(tmp_path, "qwen3", targets=("q_proj", "k_proj", "v_proj", "o_proj"))
+@pytest.mark.parametrize("scheme", REFERENCES)
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3", "mistral-window"])
+def test_adapters_on_the_key_too(tmp_path, family, scheme):
+    """RoPE, a norm, a bias, layers without RoPE, windows; and a role without an adapter."""
+    model, folders = make(tmp_path, family, targets=QKVO, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme, preamble=[1, 2, 3])
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [1, 2, 3])
-    for agent, context, forced in random_turns(seed=6):
+    for agent, context, forced in random_turns(seed=6, agents=("plan", "action", "", "reflect")):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
+    compare_caches(rig, reference, scheme, agents=(*AGENTS, ""))
+
+
+@pytest.mark.parametrize("scheme", [name for name in REFERENCES if name.startswith(FACTORED)])
+@pytest.mark.parametrize("chunk", [1, 5])
+def test_adapters_on_the_key_in_chunks_of_any_size(tmp_path, chunk, scheme):
+    model, folders = make(tmp_path, "qwen3", targets=QKVO, shared_a=scheme == "base_lr_shared")
+    rig = Rig(model, folders, scheme, preamble=[3, 1, 4], chunk=chunk, segment_slots=16)
+    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [3, 1, 4])
+    for agent, context, forced in random_turns(seed=17, count=6):
+        assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
+    compare_caches(rig, reference, scheme)
 
 
 @pytest.mark.parametrize("scheme", REFERENCES)

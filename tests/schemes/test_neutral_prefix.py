@@ -11,12 +11,9 @@ from tests.schemes.test_dense_reference import assert_close
 class PrefixColumnOff(ReBaseSharedSession):
     """rebase_shared whose speaker adds its low-rank values to its own rows only."""
 
-    def _column(self, path, end):
-        column = super()._column(path, end)
+    def _term(self, path, part, start, end):
         private = self._tapes.get("private")
-        if column is None or private is None:
-            return column
-        return column._replace(start=private.start, runs=self._column_tape(path).runs(private.start, end))
+        return super()._term(path, part, start if private is None else private.start, end)
 
 
 @pytest.mark.parametrize(("boundary", "tail"), [("question", "all"), ("full", 1)])

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 from agentrt.evaluate.evaluation.plan import Episode, Key
 from agentrt.evaluate.scoring import Score, score
 from agentrt.questions.question import Question
-from agentrt.runtime.events import Status
+from agentrt.runtime.events import ANSWERED, Status
 from agentrt.runtime.result import EpisodeResult
 
 SCHEMA_VERSION: Final = 1
@@ -98,4 +98,4 @@ def row_of(episode: Episode, result: EpisodeResult | None, error: BaseException 
 
 
 def _score(question: Question, prediction: str | None, status: Status) -> Score:
-    return score(question, prediction, finished=status == "finished")
+    return score(question, prediction, finished=status in ANSWERED)

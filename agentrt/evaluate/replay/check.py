@@ -50,16 +50,6 @@ class Check(NamedTuple):
     reason: str = ""
 
 
-class _Forced:
-    """Makes a turn generate given tokens; the log-probabilities stay the model's own."""
-
-    def __init__(self, token_ids: Sequence[int]) -> None:
-        self._ids = token_ids
-
-    def allowed(self, generated: Sequence[int]) -> Sequence[int] | None:
-        return self._ids[len(generated) : len(generated) + 1] if len(generated) < len(self._ids) else None
-
-
 class Checker:
     """Checks schemes on a short prefix of one trace with given tokens, under strong random adapters of the same shape.
 
@@ -69,7 +59,7 @@ class Checker:
     def __init__(self, backbone: Backbone, adapters: AdapterSet, trace: Trace, *, seed: int = 0) -> None:
         self._backbone = backbone
         self._trace = trace.prefix(CALLS, CONTEXT, DECODE)
-        self._adapters = check_adapters(adapters, seed=seed, shared_a=adapters.shared_value_a)
+        self._adapters = check_adapters(adapters, seed=seed, shared_a=adapters.shared_a)
         rng = random.Random(seed)
         # the last one is sampled but never fed
         self._ids = [rng.randrange(backbone.vocab_size) for _ in range(self._trace.num_tokens + 1)]
@@ -129,7 +119,7 @@ def _engine(scheme: Scheme, backbone: Backbone, adapters: AdapterSet, trace: Tra
         for index, span in enumerate(trace.spans):
             start = span.start + 1 if index else 0  # the token the call before was left with is in the session
             forced = ids[span.read : span.end + 1]
-            sampling = Sampling(max_new_tokens=len(forced), constraint=_Forced(forced))
+            sampling = Sampling(max_new_tokens=len(forced), forced=forced)
             logprobs += session.turn(span.agent, ids[start : span.read], sampling).result.logprobs
         session.close()
     return torch.tensor(logprobs)

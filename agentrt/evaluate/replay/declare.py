@@ -38,7 +38,12 @@ def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[st
         "backbone": backbone.names[0],
         "backbone_hash": backbone.content_hash,
         "adapters": {
-            name: {"hash": adapters.hashes[name], "value_rank": adapters.ranks[name]} for name in adapters.names
+            name: {
+                "hash": adapters.hashes[name],
+                "value_rank": adapters.ranks[name],
+                "key_rank": adapters.key_ranks[name],
+            }
+            for name in adapters.names
         },
         "dtype": str(backbone.dtype).removeprefix("torch."),
         "backend": backbone.backend,

@@ -1,9 +1,10 @@
 """What a scheme must run and hold on a trace, exactly: closed formulas, no engine (the schemes' definitions)."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from agentrt.cache.layout import Layout
+from agentrt.cache.layout import KEYS, KV, Layout
 from agentrt.evaluate.replay.repairs import repairs
 from agentrt.evaluate.replay.trace import Span, Trace
 from agentrt.schemes import Scheme
@@ -21,9 +22,11 @@ class Expected(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Bytes of one token: K and V (or V0) of all layers, and the low-rank column of each agent that has one."""
+    """Bytes of one token: K and V (or K0 and V0) of all layers, the low-rank column of each agent that has one, and,
+    where keys are made for a reader, its keys."""
 
     kv: int
+    keys: int
     columns: Mapping[str, int]
     riding: bool
     """The base path works beside the speaker, so that both have rows of their own."""
@@ -45,10 +48,10 @@ def expected(scheme: Scheme, trace: Trace, layout: Layout, *, riding: bool = Fal
     formula = _FORMULAS.get(scheme.name)
     if formula is None:
         return None
-    columns = {name: layout.column_spec(name).row_bytes for name, rank in layout.ranks.items() if rank}
-    prefill, neutral, peak = formula(
-        scheme, trace.spans, Sizes(layout.kv_spec().row_bytes, columns, riding and scheme.rides)
-    )
+    columns = {name: layout.column_spec(name).row_bytes for name in layout.column_adapters}
+    planes = bytes_per_token(scheme, layout)
+    sizes = Sizes(planes[KV], planes.get(KEYS, 0), columns, riding and scheme.rides)
+    prefill, neutral, peak = formula(scheme, trace.spans, sizes)
     return Expected(prefill, neutral, decode, peak)
 
 
@@ -82,23 +85,36 @@ def _full_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
 def _base_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
     rows, seen = read_again(spans)
     columns = sum(end * sizes.columns.get(agent, 0) for agent, end in seen.items())
-    return rows, 0, spans[-1].end * sizes.kv + columns
+    return rows, 0, spans[-1].end * (sizes.kv + sizes.keys) + columns
 
 
 def _base_lr_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
     one = next(iter(sizes.columns.values()), 0)
-    return _new_tokens(spans), 0, spans[-1].end * (sizes.kv + one)
+    return _new_tokens(spans), 0, spans[-1].end * (sizes.kv + sizes.keys + one)
 
 
 def _pre_lr_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
-    return _new_tokens(spans), 0, spans[-1].end * (sizes.kv + sizes.all_columns)
+    return _new_tokens(spans), 0, spans[-1].end * (sizes.kv + sizes.keys + sizes.all_columns)
+
+
+class Rebased(NamedTuple):
+    """How a base path follows the speakers."""
+
+    pivot: object
+    tail: object
+    handover: bool
+    beside: bool
+    """It works beside the speaker."""
+    fuse_rows: float
+    """At most so many rows are left to the next turn."""
 
 
 def _rebase_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
     options = scheme.options()
-    handover = options["lp_at"] == "handover"
-    apart = handover or sizes.riding or options["schedule"] == "db"
-    return _rebased(spans, sizes, options["pivot"], options["adapted_tail"], handover, apart)
+    schedule, handover = str(options["schedule"]), options["lp_at"] == "handover"
+    fuse = {"fused": math.inf, "auto": float(str(options["fuse_rows"]))}.get(schedule, math.inf if handover else 0)
+    beside = sizes.riding or schedule == "db"
+    return _rebased(spans, sizes, Rebased(options["pivot"], options["adapted_tail"], handover, beside, fuse))
 
 
 def _neutral_prefix(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
@@ -106,28 +122,40 @@ def _neutral_prefix(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Book
     options = scheme.options()
     if options["boundary"] in ("native", "early"):
         return _non_shared(scheme, spans, sizes)
-    tail = 1 if options["boundary"] == "full" else "all"
-    return _rebased(spans, sizes._replace(columns={}), None, tail, False, sizes.riding or options["schedule"] == "db")
+    tail, beside = 1 if options["boundary"] == "full" else "all", sizes.riding or options["schedule"] == "db"
+    return _rebased(spans, sizes._replace(columns={}), Rebased(None, tail, False, beside, 0))
 
 
-def _rebased(spans: Sequence[Span], sizes: Sizes, pivot: object, tail: object, handover: bool, apart: bool) -> Books:
+def _rebased(spans: Sequence[Span], sizes: Sizes, how: Rebased) -> Books:
     """A turn of the pivot writes the base itself; any other has adapted rows while it lasts: in the base's own slots
-    where the base path comes after the turn, else (`apart`) in slots of their own."""
-    prefill = neutral = peak = private = 0
+    where the base path comes after the turn, else in slots of their own.
+
+    Where keys are made, the speaker has its own while its turn lasts, and so has the base path: as far as the speaker
+    where it works beside it, else up to the speaker's rows, if it has something to read there.
+    """
+    prefill = neutral = peak = private = owed = 0
     before = ""
     for span in spans:
-        direct = span.agent == pivot
-        goes_on = handover and span.agent == before and not direct
-        stale = private if handover and not goes_on else 0
+        direct = span.agent == how.pivot
+        goes_on = how.handover and span.agent == before and not direct
+        stale = private if how.handover and not goes_on else 0
         if not goes_on:
             private = 0
         read = span.read - span.start
-        adapted = read if direct or goes_on or tail == "all" else min(read, int(str(tail)))
+        adapted = read if direct or goes_on or how.tail == "all" else min(read, int(str(how.tail)))
         prefill += adapted
-        if not direct:
-            private += adapted + span.end - span.read
+        base_keys = 0
+        if direct:
+            owed = 0
+        else:
+            own = adapted + span.end - span.read
+            private += own
             neutral += span.end - span.start
-        held = span.end * (sizes.kv + sizes.all_columns) + apart * (private + stale) * sizes.kv
+            behind = adapted < read or (owed and not goes_on)
+            base_keys = span.end if how.beside else span.read - adapted if behind else 0
+            owed = own if own <= how.fuse_rows else 0
+        apart = (how.handover or how.beside) * (private + stale)
+        held = span.end * (sizes.kv + sizes.all_columns) + apart * sizes.kv + (span.end + base_keys) * sizes.keys
         peak, before = max(peak, held), span.agent
     return prefill, neutral, peak
 

@@ -55,6 +55,8 @@ def variants(plan: ReplayPlan) -> list[Variant]:
     Raises SchemeError or UsageError for schemes that do not exist.
     """
     config, random = plan.trace, plan.random
+    if config.targets is not None:
+        random = replace(random, targets=config.targets)
     if config.crews:
         crews = config.crews if random.n is None else (random.n,)
         found = [(f"N={crew}", tuple(f"agent{i + 1}" for i in range(crew)), random) for crew in crews]

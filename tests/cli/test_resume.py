@@ -1,0 +1,113 @@
+"""`agentrt resume`, on a tiny model in a folder: after a signal, as a fork, and to verify a run."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentrt.model.tiny import tiny_model, tiny_tokenizer
+from tests.crew import ROLES
+
+MAIN = [sys.executable, "-c", "from agentrt.cli.main import main; main()"]
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> list[str]:
+    """Arguments that run a short episode of one benchmark question on a tiny model."""
+    tiny_model(vocab_size=259, layers=2, max_position_embeddings=4096).save_pretrained(tmp_path / "tiny")
+    (tmp_path / "tiny" / "tokenizer.json").write_text(tiny_tokenizer().specification(), "utf-8")
+    team = [f"--set=roles.{role}.adapter=none" for role in ROLES]
+    team += [f"--set=roles.{role}.sampling.temperature=1.0" for role in ROLES]
+    team += [f"--set=roles.{role}.sampling.max_new_tokens=300" for role in ROLES]
+    limits = ["--set=limits.max_steps=2", "--set=limits.max_observation_tokens=40"]
+    model = [f"--set=base.model={tmp_path / 'tiny'}", "--set=base.dtype=float32"]
+    return [
+        "run",
+        "--benchmark",
+        "mini",
+        "--json",
+        "--seed",
+        "4",
+        "--record",
+        str(tmp_path / "tape"),
+        *team,
+        *limits,
+        *model,
+    ]
+
+
+def token_ids(folder: Path) -> list[int]:
+    result = json.loads((folder / "result.json").read_text())
+    return [token_id for span in result["spans"] for token_id in span["token_ids"]]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_leaves_a_run_that_can_go_on(
+    cli: Any, tiny: list[str], tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    with subprocess.Popen(
+        [*MAIN, *tiny, "--stream"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        next(line for line in process.stdout if '"event":"token","turn":4' in line)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == code, stderr
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert f"interrupted: run {folder.name}" in stderr
+    assert f"agentrt resume runs/{folder.name}" in stderr
+    assert json.loads((folder / "result.json").read_text())["status"] == "cancelled"
+
+    resumed = cli("resume", folder.name, "--json")
+    last = json.loads(resumed.stdout.splitlines()[-1])
+    assert json.loads(resumed.stdout.splitlines()[0])["event"] == "run_resumed"
+    assert (last["event"], last["run_id"], last["seed"]) == ("run_finished", folder.name, 4)
+    assert last["score"]["id"]
+    assert resumed.exit_code == (0 if last["status"] == "finished" else 3)
+
+    again = cli("resume", folder.name)
+    assert again.exit_code == 2
+    assert "has ended" in again.stderr
+
+    verified = cli("resume", folder.name, "--verify", "--json")
+    assert verified.exit_code == 0, verified.stderr
+    told = json.loads(verified.stdout.splitlines()[-1])
+    assert (told["event"], told["identical"], told["tokens"]) == ("verify_finished", True, len(token_ids(folder)))
+
+    forked = cli("resume", str(folder), "--at-turn", "3", "--scheme", "full_shared", "--json")
+    made = json.loads(forked.stdout.splitlines()[-1])
+    assert made["run_id"] != folder.name
+    assert made["scheme"] == "full_shared"
+    assert token_ids(folder.parent / made["run_id"])[:30] == token_ids(folder)[:30]
+
+
+def test_verify_names_the_first_token_that_differs(cli: Any, tiny: list[str], tmp_path: Path) -> None:
+    assert cli(*tiny).exit_code in (0, 3)
+    (folder,) = (tmp_path / "runs").iterdir()
+    result = json.loads((folder / "result.json").read_text())
+    span = next(span for span in result["spans"] if span["path"] is not None)
+    at = sum(len(each["token_ids"]) for each in result["spans"][: result["spans"].index(span)])
+    span["token_ids"][0] += 1
+    (folder / "result.json").write_text(json.dumps(result))
+    verified = cli("resume", folder.name, "--verify")
+    assert verified.exit_code == 1
+    assert f"differs from token {at} on" in verified.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("absent",), "there is no run absent"),
+        (("absent", "--scheme", "full_shared"), "fork it with --at-turn N"),
+        (("absent", "--verify", "--at-turn", "2"), "leave --at-turn out"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(cli: Any, args: tuple[str, ...], says: str) -> None:
+    result = cli("resume", *args)
+    assert result.exit_code == 2
+    assert says in result.stderr

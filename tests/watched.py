@@ -1,0 +1,63 @@
+"""An engine whose sessions tell, in the episode's own thread, what is about to happen or just did."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from agentrt.engine import Engine
+
+
+class Moment(NamedTuple):
+    """`what`: turn (about to start), token (sampled), end (the turn has ended, and nothing of it is saved yet)."""
+
+    what: str
+    turn: int
+    token: int = 0
+
+
+class Watched:
+    """`tell` is called with every moment; turns and tokens count from 1. Rebuilding a cache is not told."""
+
+    def __init__(self, engine: Engine, tell: Callable[[Moment], object]) -> None:
+        self._engine, self._tell, self._turns = engine, tell, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def session(self, preamble: Sequence[int] | None) -> "_Session":
+        self._turns = 0
+        return _Session(self._engine.session(preamble), self)
+
+    def turn(self, inner: Any, sampling: Any, *args: Any, **options: Any) -> Any:
+        if sampling.forced:
+            return inner.turn(*args, sampling=sampling, **options)
+        self._turns += 1
+        self._tell(Moment("turn", self._turns))
+        return _Turn(inner.turn(*args, sampling=sampling, **options), self._turns, self._tell)
+
+
+class _Session:
+    def __init__(self, inner: Any, watched: Watched) -> None:
+        self._inner, self._watched = inner, watched
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def turn(self, *args: Any, sampling: Any, **options: Any) -> Any:
+        return self._watched.turn(self._inner, sampling, *args, **options)
+
+
+class _Turn:
+    def __init__(self, inner: Any, number: int, tell: Callable[[Moment], object]) -> None:
+        self._inner, self._number, self._tell = inner, number, tell
+        self.cancel = inner.cancel
+
+    def __iter__(self) -> Iterator[int]:
+        for at, token_id in enumerate(self._inner, 1):
+            yield token_id
+            self._tell(Moment("token", self._number, at))
+
+    @property
+    def result(self) -> Any:
+        result = self._inner.result
+        self._tell(Moment("end", self._number))
+        return result
