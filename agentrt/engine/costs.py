@@ -9,8 +9,10 @@ from agentrt.cache.layout import KV
 from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape, reserve
 from agentrt.cache.view import View
+from agentrt.engine.config import EngineConfig
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
+from agentrt.schemes import Scheme
 from agentrt.step import Logits, Pass, Step, Write
 from agentrt.trajectory import NEUTRAL
 
@@ -23,6 +25,13 @@ PREFIX: Final = 768
 REPEATS: Final = 3
 
 _log = logging.getLogger("agentrt.engine")
+
+
+def choose_ride_rows(scheme: Scheme, config: EngineConfig, backbone: Backbone, adapters: AdapterSet) -> int:
+    """What the config says, else what is measured; 0 for a scheme that lets nothing ride."""
+    if not scheme.rides:
+        return 0
+    return measure_ride_rows(backbone, adapters) if config.ride_rows is None else config.ride_rows
 
 
 def measure_ride_rows(backbone: Backbone, adapters: AdapterSet) -> int:

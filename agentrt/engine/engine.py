@@ -14,7 +14,7 @@ import torch
 from agentrt.cache.prefix import Identity
 from agentrt.cache.store import CacheStore
 from agentrt.engine.config import EngineConfig
-from agentrt.engine.costs import measure_ride_rows
+from agentrt.engine.costs import choose_ride_rows
 from agentrt.engine.health import EngineHealth, EngineStatus, check_queue, drained, health_of
 from agentrt.engine.scheduler import Job, Scheduler
 from agentrt.engine.session import Session
@@ -69,9 +69,8 @@ class Engine:
             identity=Identity(backbone.content_hash, adapters.hashes, scheme.identity),
             max_preambles=self.config.max_preambles,
         )
-        self._scheduler = Scheduler(
-            self.config.max_step_tokens, self.config.idle_chunk_tokens, self._choose_ride_rows()
-        )
+        ride_rows = choose_ride_rows(scheme, self.config, backbone, self.adapters)
+        self._scheduler = Scheduler(self.config.max_step_tokens, self.config.idle_chunk_tokens, ride_rows)
         self._sessions: list[SessionWork] = []
         self._changed = ProcessCondition()
         self._closed = False
@@ -351,10 +350,6 @@ class Engine:
                 elif job.session.turn is job.turn:
                     job.turn.undo(wrapped)
             self._changed.notify_all()
-
-    def _choose_ride_rows(self) -> int:
-        rows = self.config.ride_rows if self.scheme.rides else 0
-        return measure_ride_rows(self.backbone, self.adapters) if rows is None else rows
 
     # Helpers, called under the lock.
 
