@@ -315,5 +315,5 @@ def test_forced_tokens_leave_the_session_that_sampled_ones_leave(open_engine, sc
         given = Sampling(max_new_tokens=5, forced=wanted.token_ids, stop=lambda generated: len(generated) == 2)
         found = forced.turn(agent, context, given).result
         assert found.token_ids == wanted.token_ids
-        assert found.logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
+        assert found.logprobs == pytest.approx(wanted.logprobs, abs=1e-4)  # fp32, packed otherwise
     assert forced.trajectory.processed == sampled.trajectory.processed
