@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 
-.PHONY: install demo check test bench clean
+.PHONY: install demo check test test-slow bench clean
 
 install: $(VENV)/.installed
 
@@ -23,7 +23,10 @@ check: install
 	$(BIN)/lint-imports
 
 test: install
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+
+test-slow: install ## the rest: kills for every scheme, whole kernel grids, machine code
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 bench: install
 	$(BIN)/python -m benchmarks.decode
