@@ -139,7 +139,6 @@ class Plane:
         layers = self.spec.num_layers
         if part.wide_read:
             width = prod(part.shape)
-            flat = torch.empty(slots * layers * width + part.wide_read, dtype=part.dtype, device=self.device)
-            flat[slots * layers * width :] = 0
+            flat = torch.zeros(slots * layers * width + part.wide_read, dtype=part.dtype, device=self.device)
             return flat[: slots * layers * width].view(slots, layers, width).transpose(0, 1)
-        return torch.empty(layers, slots, *part.shape, dtype=part.dtype, device=self.device)
+        return torch.zeros(layers, slots, *part.shape, dtype=part.dtype, device=self.device)

@@ -130,7 +130,8 @@ def test_a_run_folder_holds_the_events_and_the_result(make_team: MakeTeam, corpu
     stored = (tmp_path / "runs" / "one" / "result.json").read_text()
     assert EpisodeResult.model_validate_json(stored) == result
     assert json.loads(stored)["score"] == {"em": True}
-    assert sorted(file.name for file in (tmp_path / "runs" / "one").iterdir()) == ["events.jsonl", "result.json"]
+    files = sorted(file.name for file in (tmp_path / "runs" / "one").iterdir())
+    assert files == ["checkpoints.sqlite", "events.jsonl", "result.json"]
 
 
 def test_without_out_nothing_is_written(
