@@ -57,7 +57,7 @@ def test_a_signal_leaves_a_run_that_can_go_on(
         assert process.stderr is not None
         next(line for line in process.stdout if '"event":"token","turn":4' in line)
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=180)
     assert process.returncode == code, stderr
     (folder,) = (tmp_path / "runs").iterdir()
     assert f"interrupted: run {folder.name}" in stderr

@@ -70,7 +70,7 @@ KILLED = [scheme if scheme in FEW else pytest.param(scheme, marks=pytest.mark.sl
 
 @pytest.mark.parametrize("scheme", KILLED)
 def test_after_kill_9_the_tokens_are_those_of_the_whole_run(tmp_path: Path, scheme: str) -> None:
-    subprocess.run([sys.executable, "-m", "tests.kills", str(tmp_path), scheme], check=True, timeout=200)
+    subprocess.run([sys.executable, "-m", "tests.kills", str(tmp_path), scheme], check=True, timeout=400)
     runs = tmp_path / "runs"
     whole = EpisodeResult.model_validate_json((runs / "whole" / RESULT_FILE).read_text())
     tools = {name: Deadly(f"deadly.{name}") for name in ("Search", "Retrieve", "Lookup")}
