@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentrt.cli.options import Json, Offline, Quiet, Seed, Sets, TeamName, Verbose, resolve_settings
+from agentrt.cli.options import Device, Json, Offline, Quiet, Seed, Sets, TeamName, Threads, Verbose, resolve_settings
 from agentrt.cli.output import Output
 from agentrt.cli.samples import Corpus, Limit, Questions, Trajectories, check_files, read_samples
 
@@ -31,8 +31,8 @@ def drift(
         Path | None, typer.Option("--out", metavar="FILE", help="Write the result as JSON here too.")
     ] = None,
     team: TeamName = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
+    device: Device = None,
+    threads: Threads = None,
     seed: Seed = None,
     offline: Offline = None,
     sets: Sets = [],  # noqa: B006 - typer reads the default and copies it

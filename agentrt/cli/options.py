@@ -41,6 +41,12 @@ SchemeName = Annotated[
         "--scheme", metavar="NAME[:OPTIONS]", help="How agents share the cache; `agentrt schemes` lists them."
     ),
 ]
+Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")]
+KVBudget = Annotated[
+    str | None,
+    typer.Option("--kv-budget", metavar="GIB|TOKENSt", help="Most that the caches may hold, e.g. 1.5 or 20000t."),
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Of sampling; the same seed gives the same tokens.")]
 Out = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Where run folders go.")]
 Record = Annotated[Path | None, typer.Option("--record", metavar="DIR", help="Write every tool call to this folder.")]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from agentrt.cli.options import Json, Offline, Quiet, Seed, Sets, TeamName, Verbose, resolve_settings
+from agentrt.cli.options import Device, Json, Offline, Quiet, Seed, Sets, TeamName, Threads, Verbose, resolve_settings
 from agentrt.cli.output import Output
 from agentrt.cli.samples import Corpus, Limit, Questions, Trajectories, check_files, read_samples
 
@@ -30,8 +30,8 @@ def profile(
         Path, typer.Option("--out", metavar="DIR", help="Where layers.json or ridge.safetensors goes.")
     ] = Path("runs/profile"),
     team: TeamName = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
+    device: Device = None,
+    threads: Threads = None,
     seed: Seed = None,
     offline: Offline = None,
     sets: Sets = [],  # noqa: B006 - typer reads the default and copies it

@@ -7,12 +7,14 @@ import typer
 
 from agentrt.cli.options import (
     CassetteDir,
+    Device,
     Json,
     Offline,
     Out,
     Quiet,
     SchemeName,
     Sets,
+    Threads,
     Verbose,
     resolve_settings,
 )
@@ -33,8 +35,8 @@ def resume(
         bool, typer.Option("--verify", help="Run it again on its recorded tool calls and compare the tokens.")
     ] = False,
     cassette: CassetteDir = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
+    device: Device = None,
+    threads: Threads = None,
     stream: Annotated[
         bool | None, typer.Option("--stream/--no-stream", help="Token by token; default: unless --json or --quiet.")
     ] = None,

@@ -7,7 +7,9 @@ import typer
 
 from agentrt.cli.options import (
     CassetteDir,
+    Device,
     Json,
+    KVBudget,
     Offline,
     Out,
     Quiet,
@@ -16,6 +18,7 @@ from agentrt.cli.options import (
     Seed,
     Sets,
     TeamName,
+    Threads,
     Verbose,
     resolve_settings,
 )
@@ -41,12 +44,9 @@ def run(
     ] = None,
     team: TeamName = None,
     scheme: SchemeName = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
-    kv_budget: Annotated[
-        str | None,
-        typer.Option("--kv-budget", metavar="GIB|TOKENSt", help="Most that the caches may hold, e.g. 1.5 or 20000t."),
-    ] = None,
+    device: Device = None,
+    threads: Threads = None,
+    kv_budget: KVBudget = None,
     stream: Annotated[
         bool | None, typer.Option("--stream/--no-stream", help="Token by token; default: unless --json or --quiet.")
     ] = None,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentrt.cli.options import Json, Offline, Quiet, Seed, Sets, TeamName, Verbose, resolve_settings
+from agentrt.cli.options import Device, Json, Offline, Quiet, Seed, Sets, TeamName, Threads, Verbose, resolve_settings
 from agentrt.cli.output import Output
 from agentrt.errors import EngineError, UsageError
 
@@ -45,8 +45,8 @@ def serve_bench(
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Draw figures into this folder.")] = None,
     team: TeamName = None,
-    device: Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads for the model.")] = None,
+    device: Device = None,
+    threads: Threads = None,
     seed: Seed = None,
     offline: Offline = None,
     sets: Sets = [],  # noqa: B006 - typer reads the default and copies it
