@@ -8,7 +8,7 @@ import typer
 
 from agentrt.cli.options import Device, Json, Offline, Quiet, Seed, Sets, TeamName, Threads, Verbose, resolve_settings
 from agentrt.cli.output import Output
-from agentrt.cli.samples import Corpus, Limit, Questions, Trajectories, check_files, read_samples
+from agentrt.cli.samples import Corpus, Limit, Questions, SampleFiles, Trajectories, read_samples
 
 if TYPE_CHECKING:
     from agentrt.evaluate.drift.job import Drift
@@ -49,7 +49,8 @@ def drift(
 
     if plot is not None:
         require_matplotlib()
-    check_files(trajectories, questions, corpus)
+    named = SampleFiles(trajectories, questions, corpus)
+    named.check()
     flags = {"team": team, "seed": seed, "offline": offline, "device": device, "threads": threads}
     resolved = resolve_settings(flags, sets)
     settings, crew = resolved.settings, resolved.load_team()
@@ -57,32 +58,16 @@ def drift(
     from agentrt.evaluate.drift.schemes import parse_drift_schemes
 
     parse_drift_schemes(schemes, tuple(crew.adapters()))  # what is misspelled is refused before a model is loaded
-    import torch
-
+    from agentrt.cli.backbone import load_backbone
     from agentrt.evaluate.drift.job import run_drift
     from agentrt.evaluate.drift.result import declare_drift, draw, to_record
-    from agentrt.model.backbone import Backbone
     from agentrt.model.progress import progress_bar, silent
 
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     output = Output(as_json=as_json, quiet=quiet)
     with progress_bar() as bar:
         report = silent if quiet else bar
-        backbone = Backbone.load(
-            crew.base.model, dtype=dtype, device=settings.device, offline=settings.offline, backend=settings.backend
-        )
-        assert backbone.tokenizer is not None
-        samples = read_samples(
-            crew,
-            backbone.tokenizer,
-            trajectories=trajectories,
-            questions=questions,
-            corpus=corpus,
-            limit=limit,
-            seed=settings.seed,
-            report=report,
-        )
+        backbone = load_backbone(crew, settings, dtype)
+        samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report)
         adapters = backbone.load_adapters(crew.adapters())
         found = run_drift(backbone, adapters, samples, schemes=schemes, report=report)
     record = to_record(found, declare_drift(backbone, adapters, settings.seed))

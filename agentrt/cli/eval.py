@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from agentrt.cli.options import (
+    BenchmarkData,
     CassetteDir,
     Device,
     Json,
@@ -17,8 +18,10 @@ from agentrt.cli.options import (
     SchemeName,
     Seed,
     Sets,
+    Split,
     TeamName,
     Threads,
+    ToolCorpus,
     Verbose,
     resolve_settings,
 )
@@ -29,10 +32,8 @@ ABOVE_THRESHOLD: Final = 6
 
 def evaluate(
     benchmark: Annotated[str, typer.Option("--benchmark", help="mini, mini-science, hotpotqa or scienceqa.")] = "mini",
-    data: Annotated[Path | None, typer.Option("--data", metavar="FILE", help="The benchmark's questions.")] = None,
-    split: Annotated[
-        str, typer.Option("--split", help="train, eval ...; all; auto: eval of what is shipped, else all.")
-    ] = "auto",
+    data: BenchmarkData = None,
+    split: Split = "auto",
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="Only the first N questions.")] = None,
     repeats: Annotated[int, typer.Option("--repeats", help="Episodes of each question, each with its own seed.")] = 1,
     concurrency: Annotated[
@@ -44,9 +45,7 @@ def evaluate(
     resume: Annotated[
         str | None, typer.Option("--resume", metavar="ID", help="Go on with an evaluation, under the same options.")
     ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option("--corpus", metavar="FILE", help="What the offline tools search (JSONL).")
-    ] = None,
+    corpus: ToolCorpus = None,
     team: TeamName = None,
     scheme: SchemeName = None,
     device: Device = None,

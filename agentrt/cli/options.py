@@ -47,6 +47,20 @@ KVBudget = Annotated[
     str | None,
     typer.Option("--kv-budget", metavar="GIB|TOKENSt", help="Most that the caches may hold, e.g. 1.5 or 20000t."),
 ]
+BenchmarkData = Annotated[Path | None, typer.Option("--data", metavar="FILE", help="The benchmark's questions.")]
+Split = Annotated[str, typer.Option("--split", help="train, eval ...; all; auto: eval of what is shipped, else all.")]
+ToolCorpus = Annotated[
+    Path | None, typer.Option("--corpus", metavar="FILE", help="What the offline tools search (JSONL).")
+]
+ToolWait = Annotated[float, typer.Option("--tool-wait", metavar="S", help="Sleep after each call that calls a tool.")]
+RandomSpec = Annotated[
+    str | None,
+    typer.Option("--random-adapters", metavar="r=8,targets=qv,n=3,alpha=16", help="Instead of the team's."),
+]
+RideRows = Annotated[
+    int | None,
+    typer.Option("--ride-rows", min=0, help="Rows of schedule auto beside a decoded token. Default: measured."),
+]
 Seed = Annotated[int | None, typer.Option("--seed", help="Of sampling; the same seed gives the same tokens.")]
 Out = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Where run folders go.")]
 Record = Annotated[Path | None, typer.Option("--record", metavar="DIR", help="Write every tool call to this folder.")]

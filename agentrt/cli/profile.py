@@ -7,7 +7,7 @@ import typer
 
 from agentrt.cli.options import Device, Json, Offline, Quiet, Seed, Sets, TeamName, Threads, Verbose, resolve_settings
 from agentrt.cli.output import Output
-from agentrt.cli.samples import Corpus, Limit, Questions, Trajectories, check_files, read_samples
+from agentrt.cli.samples import Corpus, Limit, Questions, SampleFiles, Trajectories, read_samples
 
 
 def profile(
@@ -46,44 +46,26 @@ def profile(
     non_shared. The file is an option of the schemes: droidspeak:layers=FILE. It holds for this backbone and these
     adapters only.
     """
-    from agentrt.errors import UsageError
-
-    check_files(trajectories, questions, corpus)
-    if not 0 < share <= 1:
-        raise UsageError(f"--share {share}: write a number above 0 up to 1, the part of the layers computed again")
+    named = SampleFiles(trajectories, questions, corpus)
+    named.check()
     flags = {"team": team, "seed": seed, "offline": offline, "device": device, "threads": threads}
     resolved = resolve_settings(flags, sets)
     settings, crew = resolved.settings, resolved.load_team()
 
-    from agentrt.evaluate.profile.job import facts, probed_schemes, run_profile
+    from agentrt.evaluate.profile.job import check_share, facts, probed_schemes, run_profile
 
+    check_share(share)
     probed_schemes(schemes)  # what is misspelled is refused before a model is loaded
-    import torch
-
+    from agentrt.cli.backbone import load_backbone
     from agentrt.evaluate.ridge import fit_ridge, write_ridge
-    from agentrt.model.backbone import Backbone
     from agentrt.model.progress import progress_bar, silent
     from agentrt.schemes.layer_file import write_layer_file
 
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     output = Output(as_json=as_json, quiet=quiet)
     with progress_bar() as bar:
         report = silent if quiet else bar
-        backbone = Backbone.load(
-            crew.base.model, dtype=dtype, device=settings.device, offline=settings.offline, backend=settings.backend
-        )
-        assert backbone.tokenizer is not None
-        samples = read_samples(
-            crew,
-            backbone.tokenizer,
-            trajectories=trajectories,
-            questions=questions,
-            corpus=corpus,
-            limit=limit,
-            seed=settings.seed,
-            report=report,
-        )
+        backbone = load_backbone(crew, settings, dtype)
+        samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report)
         adapters = backbone.load_adapters(crew.adapters())
         out.mkdir(parents=True, exist_ok=True)
         if ridge:

@@ -5,7 +5,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentrt.cli.options import Device, Json, Offline, Quiet, Seed, Sets, TeamName, Threads, Verbose, resolve_settings
+from agentrt.cli.options import (
+    Device,
+    Json,
+    Offline,
+    Quiet,
+    RandomSpec,
+    RideRows,
+    Seed,
+    Sets,
+    TeamName,
+    Threads,
+    ToolWait,
+    Verbose,
+    resolve_settings,
+)
 from agentrt.cli.output import Output
 from agentrt.errors import EngineError, UsageError
 
@@ -24,17 +38,9 @@ def replay(
         str, typer.Option("--schemes", metavar="core|all|NAME,...", help="What to compare, in this order.")
     ] = "core",
     repeats: Annotated[int, typer.Option("--repeats", help="Timed runs of each, after one warm-up.")] = 3,
-    tool_wait: Annotated[
-        float, typer.Option("--tool-wait", metavar="S", help="Sleep after each call that calls a tool.")
-    ] = 0.0,
-    random_adapters: Annotated[
-        str | None,
-        typer.Option("--random-adapters", metavar="r=8,targets=qv,n=3,alpha=16", help="Instead of the team's."),
-    ] = None,
-    ride_rows: Annotated[
-        int | None,
-        typer.Option("--ride-rows", min=0, help="Rows of schedule auto beside a decoded token. Default: measured."),
-    ] = None,
+    tool_wait: ToolWait = 0.0,
+    random_adapters: RandomSpec = None,
+    ride_rows: RideRows = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Draw figures into this folder.")] = None,
     team: TeamName = None,
     device: Device = None,
@@ -51,6 +57,7 @@ def replay(
     Ratios are given only for schemes that pass an equivalence check against their definition and whose rows and
     bytes equal the formulas; where one does not, exit code 1.
     """
+    from agentrt.cli.backbone import load_backbone
     from agentrt.config.trace import TraceConfig
     from agentrt.evaluate.figures import require_matplotlib
     from agentrt.evaluate.replay.adapters import RandomAdapters
@@ -78,24 +85,13 @@ def replay(
         seed=settings.seed,
     )
     variants(plan)  # what is misspelled is refused before a model is loaded
-    import torch
-
     from agentrt.evaluate.replay.job import LeftOut, run_replay
     from agentrt.evaluate.replay.result import to_record
-    from agentrt.model.backbone import Backbone
     from agentrt.model.progress import progress_bar, silent
 
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     out = Output(as_json=as_json, quiet=quiet)
     findings: list[Finding] = []
-    backbone = Backbone.load(
-        crew.base.model,
-        dtype=crew.base.dtype,
-        device=settings.device,
-        offline=settings.offline,
-        backend=settings.backend,
-    )
+    backbone = load_backbone(crew, settings)
     with progress_bar() as bar:
         for found in run_replay(backbone, plan, silent if quiet else bar):
             if isinstance(found, LeftOut):

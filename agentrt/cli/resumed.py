@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from agentrt.cli.backbone import use_threads
 from agentrt.cli.team_runtime import check_team_scheme
 from agentrt.config.scheme import parse_scheme
 from agentrt.config.settings import Resolved
@@ -22,10 +23,7 @@ def open_saved(
     changes = Override(("scheme",), {"name": chosen.name, **chosen.options}, f"scheme {scheme or saved.scheme}")
     team = saved.saved_team.load(overrides=(changes, *resolved.overrides))
     check_team_scheme(team)
-    if settings.threads is not None:
-        import torch
-
-        torch.set_num_threads(settings.threads)
+    use_threads(settings)
     played = cassette or resources.cassette
     return Runtime(
         team,

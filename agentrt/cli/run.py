@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentrt.cli.options import (
+    BenchmarkData,
     CassetteDir,
     Device,
     Json,
@@ -17,8 +18,10 @@ from agentrt.cli.options import (
     SchemeName,
     Seed,
     Sets,
+    Split,
     TeamName,
     Threads,
+    ToolCorpus,
     Verbose,
     resolve_settings,
 )
@@ -34,14 +37,10 @@ def run(
     benchmark: Annotated[
         str | None, typer.Option("--benchmark", help="mini, mini-science, hotpotqa or scienceqa.")
     ] = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="FILE", help="The benchmark's questions.")] = None,
-    split: Annotated[
-        str, typer.Option("--split", help="train, eval ...; all; auto: eval of what is shipped, else all.")
-    ] = "auto",
+    data: BenchmarkData = None,
+    split: Split = "auto",
     index: Annotated[int, typer.Option("--index", min=0, help="Which question, counted from 0.")] = 0,
-    corpus: Annotated[
-        Path | None, typer.Option("--corpus", metavar="FILE", help="What the offline tools search (JSONL).")
-    ] = None,
+    corpus: ToolCorpus = None,
     team: TeamName = None,
     scheme: SchemeName = None,
     device: Device = None,

@@ -4,14 +4,14 @@ import tempfile
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 if TYPE_CHECKING:
     from agentrt.config.team import Team
     from agentrt.evaluate.forced import Sample
-    from agentrt.model.tokenizer import Tokenizer
+    from agentrt.model.backbone import Backbone
 
 Trajectories = Annotated[
     Path | None,
@@ -29,13 +29,31 @@ Corpus = Annotated[Path | None, typer.Option("--corpus", help="The articles of -
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Use the first N trajectories.")]
 
 
+class SampleFiles(NamedTuple):
+    """Where samples come from; all None: the mini benchmark."""
+
+    trajectories: Path | None
+    questions: Path | None
+    corpus: Path | None
+
+    def check(self) -> None:
+        """Raise UsageError for files that are not there or do not go together, before a model is loaded."""
+        from agentrt.errors import UsageError
+
+        if self.trajectories is not None and (self.questions or self.corpus):
+            raise UsageError("--trajectories are whole already: leave out --questions and --corpus")
+        if (self.questions is None) != (self.corpus is None):
+            raise UsageError("--questions and --corpus go together: give both, or neither for the mini benchmark")
+        for path in self:
+            if path is not None and not path.is_file():
+                raise UsageError(f"{path} is not a file")
+
+
 def read_samples(
     team: "Team",
-    tokenizer: "Tokenizer",
+    backbone: "Backbone",
+    files: SampleFiles,
     *,
-    trajectories: Path | None,
-    questions: Path | None,
-    corpus: Path | None,
     limit: int,
     seed: int,
     report: Callable[[str, float, float], None],
@@ -46,25 +64,14 @@ def read_samples(
     from agentrt.training.examples import preamble_of, read_recorded, turns_of
     from agentrt.training.job import Source, derive_data, load_data
 
-    if trajectories is not None:
-        recorded = list(islice(read_recorded(trajectories), limit))
+    tokenizer = backbone.tokenizer
+    assert tokenizer is not None, "loaded by name"
+    if files.trajectories is not None:
+        recorded = list(islice(read_recorded(files.trajectories), limit))
     else:
         mini = configs_dir() / "mini"
-        source = Source(questions or mini / "questions.jsonl", corpus or mini / "articles.jsonl")
+        source = Source(files.questions or mini / "questions.jsonl", files.corpus or mini / "articles.jsonl")
         with tempfile.TemporaryDirectory() as folder:
             derive_data(team, tokenizer, [source], Path(folder), split=None, seed=seed, limit=limit, report=report)
             recorded = load_data(Path(folder))[0][:limit]
     return [Sample(each.id, preamble_of(each), tuple(Call(*turn) for turn in turns_of(each))) for each in recorded]
-
-
-def check_files(trajectories: Path | None, questions: Path | None, corpus: Path | None) -> None:
-    """Raise UsageError for files that are not there or do not go together, before a model is loaded."""
-    from agentrt.errors import UsageError
-
-    if trajectories is not None and (questions or corpus):
-        raise UsageError("--trajectories are whole already: leave out --questions and --corpus")
-    if (questions is None) != (corpus is None):
-        raise UsageError("--questions and --corpus go together: give both, or neither for the mini benchmark")
-    for path in (trajectories, questions, corpus):
-        if path is not None and not path.is_file():
-            raise UsageError(f"{path} is not a file")

@@ -5,7 +5,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentrt.cli.options import Device, Json, Offline, Quiet, Seed, Sets, TeamName, Threads, Verbose, resolve_settings
+from agentrt.cli.options import (
+    Device,
+    Json,
+    Offline,
+    Quiet,
+    RandomSpec,
+    RideRows,
+    Seed,
+    Sets,
+    TeamName,
+    Threads,
+    ToolWait,
+    Verbose,
+    resolve_settings,
+)
 from agentrt.cli.output import Output
 from agentrt.errors import EngineError, UsageError
 
@@ -32,17 +46,9 @@ def serve_bench(
     trajectories: Annotated[
         int, typer.Option("--trajectories", metavar="N", help="How many arrive at each rate.")
     ] = 16,
-    tool_wait: Annotated[
-        float, typer.Option("--tool-wait", metavar="S", help="Sleep after each call that calls a tool.")
-    ] = 0.0,
-    random_adapters: Annotated[
-        str | None,
-        typer.Option("--random-adapters", metavar="r=8,targets=qv,n=3,alpha=16", help="Instead of the team's."),
-    ] = None,
-    ride_rows: Annotated[
-        int | None,
-        typer.Option("--ride-rows", min=0, help="Rows of schedule auto beside a decoded token. Default: measured."),
-    ] = None,
+    tool_wait: ToolWait = 0.0,
+    random_adapters: RandomSpec = None,
+    ride_rows: RideRows = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="DIR", help="Draw figures into this folder.")] = None,
     team: TeamName = None,
     device: Device = None,
@@ -59,6 +65,7 @@ def serve_bench(
     Each scheme's saturation is measured first, by a burst of all trajectories. Arrivals never wait for what was
     served. A scheme that does not equal its definition is left out, and the exit code is 1.
     """
+    from agentrt.cli.backbone import load_backbone
     from agentrt.config.trace import TraceConfig
     from agentrt.evaluate.figures import require_matplotlib
     from agentrt.evaluate.replay.adapters import RandomAdapters
@@ -93,19 +100,14 @@ def serve_bench(
         trajectories=trajectories,
     )
     plan.variant  # noqa: B018 - what is misspelled is refused before a model is loaded
-    import torch
-
     from agentrt.evaluate.replay.job import LeftOut
     from agentrt.evaluate.serving.job import Failed, run_serve_bench
     from agentrt.evaluate.serving.plots import draw
     from agentrt.evaluate.serving.result import to_record
-    from agentrt.model.backbone import Backbone
     from agentrt.model.progress import progress_bar, silent
 
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
     out = Output(as_json=as_json, quiet=quiet)
-    backbone = Backbone.load(crew.base.model, dtype=crew.base.dtype, device=settings.device, offline=settings.offline)
+    backbone = load_backbone(crew, settings)
     points, failed = [], []
     with progress_bar() as bar:
         for found in run_serve_bench(backbone, plan, silent if quiet else bar):

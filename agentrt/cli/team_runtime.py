@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentrt.builtin import configs_dir
+from agentrt.cli.backbone import use_threads
 from agentrt.config.settings import Settings
 from agentrt.config.team import Team, check_scheme
 from agentrt.errors import ConfigError
@@ -29,10 +30,7 @@ def open_runtime(
     team: Team, settings: Settings, corpus: Path | str | None, cassettes: Cassettes, *, out: Path | None
 ) -> Runtime:
     """`out`: where run folders go; None writes none. Sets the process's threads, if the settings name a number."""
-    if settings.threads is not None:
-        import torch
-
-        torch.set_num_threads(settings.threads)
+    use_threads(settings)
     return Runtime(
         team,
         corpus=corpus,

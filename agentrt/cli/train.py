@@ -62,8 +62,7 @@ def train(
     """
     from dataclasses import replace
 
-    import torch
-
+    from agentrt.cli.backbone import use_threads
     from agentrt.errors import UsageError
     from agentrt.model.fetch import locate
     from agentrt.model.load import load_model
@@ -84,8 +83,7 @@ def train(
     settings = TrainSettings(passes=passes, learning_rate=learning_rate, seed=chosen.seed, max_minutes=minutes)
     place = adapters or out / "adapters"
     lora = LoraSettings(rank=rank, alpha=2 * rank)
-    if chosen.threads is not None:
-        torch.set_num_threads(chosen.threads)
+    use_threads(chosen)
 
     if derive or derive_only:
         sources = _sources(questions, corpus)

@@ -40,6 +40,12 @@ def probed_schemes(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def check_share(share: float) -> None:
+    """Raises UsageError where it is no part of the layers."""
+    if not 0 < share <= 1:
+        raise UsageError(f"--share {share}: write a number above 0 up to 1, the part of the layers computed again")
+
+
 def run_profile(
     backbone: Backbone,
     adapters: AdapterSet,
@@ -50,8 +56,7 @@ def run_profile(
     report: Report = silent,
 ) -> list[Probes]:
     """Probe every layer or group of `share` of the layers, for each scheme. Raises DataError, UsageError."""
-    if not 0 < share <= 1:
-        raise UsageError(f"--share {share}: write a number above 0 up to 1, the part of the layers computed again")
+    check_share(share)
     names = probed_schemes(schemes)
     check_samples(samples, adapters, backbone)
     count = max(1, round(share * backbone.num_layers))
