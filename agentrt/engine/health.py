@@ -37,22 +37,27 @@ def health_of(
 ) -> EngineHealth:
     """To be called under the engine's lock. `stepping`: when the step in flight began, on `time.perf_counter`."""
     sessions = list(sessions)
-    turns = [session.turn for session in sessions if session.turn is not None]
+    waiting = num_waiting(sessions)
     return EngineHealth(
         status,
         error,
         sessions=len(sessions),
-        waiting=sum(not turn.token_ids for turn in turns),
-        decoding=sum(bool(turn.token_ids) for turn in turns),
+        waiting=waiting,
+        decoding=sum(session.turn is not None for session in sessions) - waiting,
         owed_passes=sum(len(session.pending) for session in sessions),
         step_s=0.0 if stepping is None else time.perf_counter() - stepping,
         held_bytes=held_bytes,
     )
 
 
+def num_waiting(sessions: Iterable[SessionWork]) -> int:
+    """Turns that were submitted and have no token yet."""
+    return sum(session.turn is not None and not session.turn.token_ids for session in sessions)
+
+
 def check_queue(sessions: Iterable[SessionWork], max_waiting: int | None) -> None:
     """Whether one more turn may wait. Raises QueueFullError."""
-    waiting = sum(session.turn is not None and not session.turn.token_ids for session in sessions)
+    waiting = num_waiting(sessions)
     if max_waiting is not None and waiting >= max_waiting:
         raise QueueFullError(
             f"{waiting} turns wait for their first token, and no more may (max_waiting); "
