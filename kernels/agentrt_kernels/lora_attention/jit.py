@@ -18,6 +18,9 @@ from agentrt_kernels.native import address_of, as_bits, as_float, fetch_add, mem
 CHUNK: Final = 256
 """Keys of one task at most: enough to pay for its start, few enough to keep the threads evenly loaded."""
 
+PAD: Final = 16
+"""Sums of [value | low-rank row] are kept in multiples of this many columns, so that no vector is left in part."""
+
 STORED: Final = {torch.bfloat16: np.uint16, torch.float32: np.float32}
 """How numpy names the elements of planes that these kernels read."""
 
@@ -145,9 +148,10 @@ def compiled(dtype: torch.dtype, head_dim: int, group: int) -> Any:
         ups = carray(memory(step[UPS]), (1 << 32, step[LAYERS]), np.int64)
         scale = as_float(np.int32(step[SCALE]))
         query = np.empty(group * d, np.float32)
-        rows = np.empty(4 * (d + rank), np.float32)
+        padded = d + (rank + PAD - 1) // PAD * PAD
+        rows = np.zeros(4 * padded, np.float32)
         scores = np.empty(group * CHUNK, np.float32)
-        sums = np.empty(group * (d + rank), np.float32)
+        sums = np.empty(group * padded, np.float32)
         span = group * width
         while True:
             task = fetch_add(address_of(data), 1)
@@ -167,7 +171,7 @@ def compiled(dtype: torch.dtype, head_dim: int, group: int) -> Any:
             part = parts[task * span : (task + 1) * span]
             for g in range(group):
                 part[g * width], part[g * width + 1] = _softmax(scores[g * CHUNK :], count)
-            wide = d + ranked
+            wide = padded if ranked else d  # whole vectors: what the columns past the rank add up to, nobody reads
             for i in range(group * wide):
                 sums[i] = _f32(0)
             v = piece[3] + piece[4] * layer + piece[5] * first + head * d * size
@@ -178,9 +182,9 @@ def compiled(dtype: torch.dtype, head_dim: int, group: int) -> Any:
                     _load(lr + t * piece[8], piece[8], count - t, ranked, rows[d:], wide, like)
                 _gather(scores[t:], rows, sums, wide, group)
             for g in range(group):
-                for i in range(wide):
+                for i in range(d + ranked):
                     part[g * width + 2 + i] = sums[g * wide + i]
-                for i in range(wide, width - 2):
+                for i in range(d + ranked, width - 2):
                     part[g * width + 2 + i] = _f32(0)
             left = step[LEFT] + (chunk[OF] * heads + head) * 8
             if fetch_add(left, -1) == 1:
