@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from agentrt.cli.main import app
+from agentrt.cli.options import resolve_settings
 from agentrt.config.problems import validate
 from agentrt.config.strict import Strict, Text
+from agentrt.config.team import Team
 from agentrt.config.yaml import read_yaml
 from agentrt.errors import ConfigError, UsageError
 from benchmarks.machine import describe
@@ -43,6 +45,10 @@ class Study(Generic[Config]):
     def path(self, name: str) -> Path:
         """A file that a config names: relative to the folder of the data."""
         return self._data / name
+
+    def load_team(self) -> Team:
+        """The team with the study's changes, adapters or not."""
+        return resolve_settings({"team": self.config.team}, self.team[3::2]).load_team(need_adapters=False)
 
     def measure(self, key: str, run: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """The row of `key`; `run` is called, and its row written, only where there is none yet."""

@@ -53,4 +53,9 @@ def drift_args(study: Study[Config]) -> list[str]:
 def _files(study: Study[Config], questions: str | None) -> list[str]:
     if questions is None:
         return []
-    return ["--questions", str(study.path(questions)), "--corpus", str(study.path(study.config.corpus or "corpus.jsonl"))]
+    return [
+        "--questions",
+        str(study.path(questions)),
+        "--corpus",
+        str(study.path(study.config.corpus or "corpus.jsonl")),
+    ]

@@ -7,6 +7,7 @@ from agentrt.evaluate.evaluation.row import EpisodeRow, row_of
 from agentrt.questions.question import Question
 from agentrt.runtime.events import RoleUsage, Timing
 from agentrt.runtime.result import EpisodeResult, EpisodeSpan
+from agentrt_tools import ToolHealth
 
 
 def row(question: Question, prediction: str | None, status: Any = "finished", repeat: int = 0) -> EpisodeRow:
@@ -34,7 +35,7 @@ def costly(
         actions=(),
         usage={"plan": usage, "action": usage},
         timing=Timing(total_s=turns_s + 1, turns_s=turns_s, tools_s=1.0),
-        tool_health={},
+        tool_health=dict(ToolHealth().to_json()),
         parse_failures=0,
         error=None,
         spans=(EpisodeSpan(author="user", kind="question", path=None, text="", token_ids=(1,) * tokens),),
