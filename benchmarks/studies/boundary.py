@@ -1,4 +1,4 @@
-"""Study (d): routekv's boundary sweep on single-turn QA with supplied contexts: `python -m benchmarks.studies.boundary`.
+"""Study (d): routekv's boundary sweep on single-turn QA: `python -m benchmarks.studies.boundary --data DIR`.
 
 Two specialists that differ in their training seed learn to answer from contexts of `train_tokens`, adapted all the
 way (native). QA only: GSM8K's text, routekv's other task, is not at hand.
@@ -145,7 +145,7 @@ def run(study: Study[BoundaryConfig]) -> None:
         return {"n": len(made), "skipped": skipped, **sweep(config, backbone, adapters, made, length)}
 
     for length in config.contexts:
-        study.measure(f"{length} tokens", lambda: at(length))
+        study.measure(f"{length} tokens", at, length)
 
 
 def start(argv: Sequence[str] | None = None) -> None:

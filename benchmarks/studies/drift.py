@@ -30,7 +30,7 @@ def run(study: Study[DriftConfig]) -> None:
         files = [("--questions", each.questions), ("--corpus", each.corpus)]
         args = [word for flag, file in files if file for word in (flag, str(study.path(file)))]
         args += ["--limit", str(each.trajectories)]
-        study.measure(each.name, lambda: study.drift(each.name, study.config.schemes, args))
+        study.measure(each.name, study.drift, each.name, study.config.schemes, args)
 
 
 def start(argv: Sequence[str] | None = None) -> None:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from agentrt.cli.main import app
 from agentrt.cli.options import resolve_settings
@@ -30,6 +30,7 @@ class StudyConfig(Strict):
     seed: int = 0
 
 
+P = ParamSpec("P")
 Config = TypeVar("Config", bound=StudyConfig)
 
 
@@ -50,15 +51,14 @@ class Study(Generic[Config]):
         """The team with the study's changes, adapters or not."""
         return resolve_settings({"team": self.config.team}, self.team[3::2]).load_team(need_adapters=False)
 
-    def measure(self, key: str, run: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """The row of `key`; `run` is called, and its row written, only where there is none yet."""
+    def measure(self, key: str, run: Callable[P, Mapping[str, Any]], *args: P.args, **named: P.kwargs) -> None:
+        """The row of `key` is what `run` returns; it is called, and the row written, only where there is none yet."""
         if key not in self.rows:
             start = time.perf_counter()
-            row = dict(run())
+            row = dict(run(*args, **named))
             self.rows[key] = {**row, "seconds": round(time.perf_counter() - start, 1), "origin": describe()}
             self._write()
             print(f"{key}: {self.rows[key]['seconds']} s", flush=True)
-        return self.rows[key]
 
     def evaluate(self, place: str, args: Sequence[str]) -> dict[str, Any]:
         """`agentrt eval` into `work / place`, episodes that are there already included; its summary."""

@@ -5,6 +5,7 @@ trained at each learning rate: `python -m benchmarks.studies.rebase --data DIR`.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -20,13 +21,14 @@ class RebaseConfig(TrainedConfig):
 
 def run(study: Study[RebaseConfig]) -> None:
     config, samples = study.config, drift_args(study)
-    study.measure("variants", lambda: study.drift("variants", config.variants, samples))
-    for rate in config.rates:
+    study.measure("variants", study.drift, "variants", config.variants, samples)
+
+    def at(rate: float) -> dict[str, Any]:
         place = f"lr{rate:g}"
-        study.measure(
-            f"lr {rate:g}",
-            lambda: study.drift(place, config.schemes, [*train_team(study, place, lr=rate), *samples]),
-        )
+        return study.drift(place, config.schemes, [*train_team(study, place, lr=rate), *samples])
+
+    for rate in config.rates:
+        study.measure(f"lr {rate:g}", at, rate)
 
 
 def start(argv: Sequence[str] | None = None) -> None:

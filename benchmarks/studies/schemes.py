@@ -4,6 +4,8 @@ A row a benchmark and scheme, and the paired differences from the benchmark's fi
 """
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -42,14 +44,18 @@ def eval_args(study: Study[SchemesConfig], benchmark: BenchmarkConfig) -> list[s
     return ["--benchmark", benchmark.name, *named, *sets, *(str(word) for pair in plan.items() for word in pair)]
 
 
+def compared(folders: Sequence[str], out: Path) -> dict[str, Any]:
+    return to_record(compare(load_runs(folders, out)))
+
+
 def run(study: Study[SchemesConfig]) -> None:
     for benchmark in study.config.benchmarks:
         args = eval_args(study, benchmark)
         places = {scheme: f"{benchmark.name}/{slug(scheme)}" for scheme in study.config.schemes}
         for scheme, place in places.items():
-            study.measure(f"{benchmark.name} {scheme}", lambda: study.evaluate(place, [*args, "--scheme", scheme]))
+            study.measure(f"{benchmark.name} {scheme}", study.evaluate, place, [*args, "--scheme", scheme])
         folders = [str(study.evaluation(place)) for place in places.values()]
-        study.measure(f"{benchmark.name} compared", lambda: to_record(compare(load_runs(folders, study.work))))
+        study.measure(f"{benchmark.name} compared", compared, folders, study.work)
 
 
 def start(argv: Sequence[str] | None = None) -> None:
