@@ -67,6 +67,7 @@ class Reader(NamedTuple):
     factored: bool
     overlaid: Mapping[int, tuple[Piece, ...]]
     masks: Masks | None
+    view: View
 
 
 class _Span(NamedTuple):
@@ -94,12 +95,12 @@ class _Span(NamedTuple):
         pieces = tuple(pieces_of(self.view, planes, first))
         factored = any(piece.column is not None for piece in pieces)
         if self.kept is None and not self.view.overlays:
-            return Reader(self.start, self.end, self.position, self.path, pieces, factored, {}, None)
+            return Reader(self.start, self.end, self.position, self.path, pieces, factored, {}, None, self.view)
         device = planes[self.view.plane].device
         places = torch.arange(self.position, self.position + rows) if self.kept is None else self.kept.positions
         overlaid = overlaid_pieces(self.view, planes, first)
         masks = Masks(places.to(device, torch.int32), thinned=self.kept is not None)
-        return Reader(self.start, self.end, int(places[0]), self.path, pieces, factored, overlaid, masks)
+        return Reader(self.start, self.end, int(places[0]), self.path, pieces, factored, overlaid, masks, self.view)
 
 
 class StepContext:
@@ -146,8 +147,7 @@ class StepContext:
         self.readers = [span.reader(planes) for span in spans]
         self.base_key_writes = [write for write in self.kv_writes if "k0" in write.stretch.segment]
         factored_keys = self.base_key_writes or any(each.view.keys for each in passes)
-        plain = not (self.layer_writes or factored_keys) and all(reader.masks is None for reader in self.readers)
-        self.kernels = self._kernels if plain else None  # they know no overlays, no skipped positions, no key terms
+        self.kernels = None if factored_keys else self._kernels  # they know no keys that lie apart from their values
         if self.kernels is not None:
             self.kernels.begin(self, planes, [position for each in passes for position in each.positions])
 

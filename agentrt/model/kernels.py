@@ -12,6 +12,7 @@ import torch
 from agentrt.cache.plane import Plane
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.lowrank import Site
+from agentrt.model.pieces import Piece, ordered_pieces
 from agentrt_kernels.kv_append import triton as kv_append
 from agentrt_kernels.kv_append.reference import Target, check_targets
 from agentrt_kernels.lora_attention.addresses import Addresses
@@ -26,6 +27,7 @@ from agentrt_kernels.tables import Table, upload
 
 if TYPE_CHECKING:
     from agentrt.model.context import Reader, StepContext
+    from agentrt.model.context import Target as Write
 
 FEW_ROWS = 16
 
@@ -34,6 +36,8 @@ class _Tables(NamedTuple):
     """A step's rows on the device."""
 
     append: torch.Tensor
+    layer_append: Mapping[int, torch.Tensor]
+    """Further rows of the layers that planes of some layers cover."""
     deposits: torch.Tensor
     all_rows: torch.Tensor
     value_rows: torch.Tensor
@@ -75,22 +79,26 @@ class StepKernels:
 
     def begin(self, context: "StepContext", planes: Mapping[str, Plane], positions: Sequence[int]) -> None:
         self._context, self._planes, self._positions = context, planes, positions
-        self._plans: dict[int | None, Plan] = {}
+        self._plans: dict[tuple[int | None, ...], Plan] = {}
+        self._overlaid = [ordered_pieces(reader.view, planes) for reader in context.readers]
         self._tables: _Tables | None = None
         self._cache: _Known | None = None
 
     def write(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Write the rows of keys and values, [rows, kv_heads, d]; the last dimension contiguous."""
         tables = self._rows()
-        if len(tables.append):
-            kv_append.append(key, value, tables.append, self._look_up().addresses.kv[layer], key.shape[1])
+        for table in (tables.append, tables.layer_append.get(layer)):
+            if table is not None and len(table):
+                kv_append.append(key, value, table, self._look_up().addresses.kv[layer], key.shape[1])
 
     def attend(self, layer: int, query: torch.Tensor, scale: float, window: int | None) -> torch.Tensor:
         """Let every pass read; query [rows, heads, d], the last dimension contiguous, as in what is returned."""
         known = self._look_up()
-        plan = self._plans.get(window)
+        pieces = [own.get(layer, each.pieces) for own, each in zip(self._overlaid, self._context.readers, strict=True)]
+        key = (window, *map(id, pieces))
+        plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[window] = self._plan(known, query, window)
+            plan = self._plans[key] = self._plan(known, query, window, pieces)
         return attend_planned(query, plan, known.addresses, layer, self._attention_scratch, scale=scale)
 
     def deposit(self, layer: int, hidden: torch.Tensor) -> None:
@@ -130,23 +138,25 @@ class StepKernels:
                 for rows in (context.all_rows, context.value_rows)
             ]
             places = self._look_up().places if self._planes else {}
-            writes = [
-                Target(start, end, places[id(stretch.segment)], stretch.start)
-                for start, end, stretch in context.kv_writes
-            ]
+            writes: dict[int | None, list["Write"]] = {None: context.kv_writes, **context.layer_writes}
+            targets = {layer: tuple(_place(each, places) for each in writes[layer]) for layer in writes}
             if self._checks:
                 sizes = [len(k) for k in self._look_up().addresses.caches[0].k]
-                check_targets(writes, len(self._positions), sizes)
+                for each in targets.values():
+                    check_targets(each, len(self._positions), sizes)
+            further = list({targets[layer] for layer in context.layer_writes})  # layers of one plane share a table
             deposits = self._deposits(places)
             longest = max((rows.end - rows.start for rows in context.all_rows), default=0)
             longest = max([longest, *(end - start for start, end, _ in deposits)])
             tables: list[Table] = [
-                kv_append.table(writes),
+                kv_append.table(targets[None]),
                 lr_project.table(deposits, len(context.adapters.value_names)),
                 *map(lora_shrink_expand.table, spans),
+                *map(kv_append.table, further),
             ]
-            append, low, all_rows, value_rows = upload(tables, self._device)
-            self._tables = _Tables(append, low, all_rows, value_rows, longest <= FEW_ROWS)
+            append, low, all_rows, value_rows, *rest = upload(tables, self._device)
+            by_layer = {layer: rest[further.index(targets[layer])] for layer in context.layer_writes}
+            self._tables = _Tables(append, by_layer, low, all_rows, value_rows, longest <= FEW_ROWS)
         return self._tables
 
     @property
@@ -167,8 +177,9 @@ class StepKernels:
             deposits.append(Deposit(write.start, write.end, targets))
         return deposits
 
-    def _plan(self, known: _Known, query: torch.Tensor, window: int | None) -> Plan:
-        passes = [self._pass(reader, known) for reader in self._context.readers]
+    def _plan(self, known: _Known, query: torch.Tensor, window: int | None, pieces: Sequence[Sequence[Piece]]) -> Plan:
+        readers = self._context.readers
+        passes = [self._pass(reader, each, known) for reader, each in zip(readers, pieces, strict=True)]
         cache = known.addresses.caches[0]
         if self._checks:
             check_tables(self._positions, passes, cache)
@@ -180,9 +191,9 @@ class StepKernels:
             self._positions, passes, blocks, group=group, kv_heads=kv_heads, window=window, device=self._device
         )
 
-    def _pass(self, reader: "Reader", known: _Known) -> Pass:
+    def _pass(self, reader: "Reader", pieces: Sequence[Piece], known: _Known) -> Pass:
         runs = []
-        for position, keys, column, _ in reader.pieces:
+        for position, keys, column, _ in pieces:
             kv = Place(known.places[id(keys.segment)], keys.start)
             lr = None if column is None else Place(known.places[id(column.segment)], column.start)
             runs.append(Run(position, keys.end - keys.start, kv, lr))
@@ -215,16 +226,26 @@ class StepKernels:
         return known[site]
 
 
+def _place(write: "Write", places: Mapping[int, int]) -> Target:
+    return Target(write.start, write.end, places[id(write.stretch.segment)], write.stretch.start)
+
+
+def _layer_of(plane: Plane, segment: Mapping[str, torch.Tensor], part: str, layer: int) -> torch.Tensor:
+    """Of a layer that the plane does not cover: another layer's rows, so that layers are alike. No table names them."""
+    layers = plane.spec.layers
+    return segment[part][layers.index(layer) if layer in layers else 0]
+
+
 def _describe(planes: Mapping[str, Plane], adapters: AdapterSet, count: int) -> _Known:
-    whole = [plane for plane in planes.values() if plane.spec.column is None and plane.spec.only is None]
-    kv = [segment for plane in whole for segment in plane.segments]
+    rows = [(plane, segment) for plane in planes.values() if plane.spec.has("k") for segment in plane.segments]
+    kv = [segment for _, segment in rows]
     low = [segment for plane in planes.values() if plane.spec.column is not None for segment in plane.segments]
-    layers = len(kv[0]["k"])
+    layers = next(plane.spec.num_layers for plane in planes.values() if plane.spec.only is None)
     kv_heads = kv[0]["k"][0].shape[1]
     caches = [
         Cache(
-            [segment["k"][layer] for segment in kv],
-            [segment["v"][layer] for segment in kv],
+            [_layer_of(plane, segment, "k", layer) for plane, segment in rows],
+            [_layer_of(plane, segment, "v", layer) for plane, segment in rows],
             [segment["lr"][layer] for segment in low],
             [adapters.value_up(name, layer, kv_heads) for name in adapters.value_names] if low else [],
         )

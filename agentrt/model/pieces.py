@@ -108,3 +108,29 @@ def _own(overlay: Overlay, planes: Mapping[str, Plane], own: torch.Tensor, first
             consecutive = int(at[-1] - at[0]) == high - low - 1
             stretch = plane.locate(Run(slot + low - start, high - low))
             yield Piece(int(at[0]), stretch, None, None if consecutive else at.to(plane.device))
+
+
+def ordered_pieces(view: View, planes: Mapping[str, Plane]) -> dict[int, tuple[Piece, ...]]:
+    """As `overlaid_pieces`, but in the order of positions, without gaps and none hidden: a slot table."""
+    found: dict[int, tuple[Piece, ...]] = {}
+    for overlay in view.overlays:
+        if overlay.runs and all(places.known for places in overlay.places):
+            own = torch.cat([places.positions for places in overlay.places]).long()
+            sources = [*((view.plane, run) for run in view.runs), *((overlay.plane, run) for run in overlay.runs)]
+            slots, owners = _slots(view.runs, 0)
+            slots[own], owners[own] = _slots(overlay.runs, len(view.runs))
+            cuts = ((slots.diff() != 1) | (owners.diff() != 0)).nonzero().flatten() + 1
+            starts = [0, *cuts.tolist()]
+            pieces = []
+            for low, high in itertools.pairwise([*starts, len(view)]):
+                plane, _ = sources[int(owners[low])]
+                pieces.append(Piece(low, planes[plane].locate(Run(int(slots[low]), high - low)), None))
+            found.update(dict.fromkeys(planes[overlay.plane].spec.layers, tuple(pieces)))
+    return found
+
+
+def _slots(runs: Runs, first: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of each row: its slot, and the number of its run, counted from `first`."""
+    slots = torch.cat([torch.arange(run.slot, run.slot + run.size) for run in runs])
+    sizes = torch.tensor([run.size for run in runs])
+    return slots, torch.arange(first, first + len(runs)).repeat_interleave(sizes)

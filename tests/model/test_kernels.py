@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import AdapterError, BackboneError
+from agentrt.model import attention
 from agentrt.model.backbone import Backbone
 from agentrt.model.ridge import RidgeMap, save_maps
 from agentrt.model.sampling import Sampling
@@ -73,11 +74,21 @@ def play(model, folders, scheme, backend):
         return [session.trajectory.token_ids for session in sessions]
 
 
+def watch_torch_reads(monkeypatch):
+    """A list that grows with every pass whose attention torch computes."""
+    seen = []
+    read = attention._read
+    monkeypatch.setattr(attention, "_read", lambda *arguments: seen.append(arguments[1]) or read(*arguments))
+    return seen
+
+
 @pytest.mark.parametrize(("scheme", "targets"), CASES, ids=lambda part: part if isinstance(part, str) else len(part))
-def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets):
+def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets, monkeypatch):
     model, folders, scheme = tiny(scheme, targets)
     want = play(model, folders, scheme, "reference")
+    read_by_torch = watch_torch_reads(monkeypatch)
     assert play(model, folders, scheme, "triton") == want
+    assert bool(read_by_torch) == (targets == QKVO and scheme in ("pre_lr_shared", "rebase_shared"))
 
 
 def test_triton_is_refused_by_name_where_it_cannot_run():
