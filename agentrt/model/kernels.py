@@ -138,7 +138,7 @@ class StepKernels:
                 for rows in (context.all_rows, context.value_rows)
             ]
             places = self._look_up().places if self._planes else {}
-            writes: dict[int | None, list["Write"]] = {None: context.kv_writes, **context.layer_writes}
+            writes: dict[int | None, list[Write]] = {None: context.kv_writes, **context.layer_writes}
             targets = {layer: tuple(_place(each, places) for each in writes[layer]) for layer in writes}
             if self._checks:
                 sizes = [len(k) for k in self._look_up().addresses.caches[0].k]
