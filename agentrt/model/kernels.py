@@ -12,7 +12,7 @@ import torch
 from agentrt.cache.plane import Plane
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.lowrank import Site
-from agentrt.model.pieces import Piece, ordered_pieces
+from agentrt.model.pieces import Piece
 from agentrt_kernels.kv_append import triton as kv_append
 from agentrt_kernels.kv_append.reference import Target, check_targets
 from agentrt_kernels.lora_attention.addresses import Addresses
@@ -80,7 +80,6 @@ class StepKernels:
     def begin(self, context: "StepContext", planes: Mapping[str, Plane], positions: Sequence[int]) -> None:
         self._context, self._planes, self._positions = context, planes, positions
         self._plans: dict[tuple[int | None, ...], Plan] = {}
-        self._overlaid = [ordered_pieces(reader.view, planes) for reader in context.readers]
         self._tables: _Tables | None = None
         self._cache: _Known | None = None
 
@@ -94,7 +93,7 @@ class StepKernels:
     def attend(self, layer: int, query: torch.Tensor, scale: float, window: int | None) -> torch.Tensor:
         """Let every pass read; query [rows, heads, d], the last dimension contiguous, as in what is returned."""
         known = self._look_up()
-        pieces = [own.get(layer, each.pieces) for own, each in zip(self._overlaid, self._context.readers, strict=True)]
+        pieces = [each.overlaid.get(layer, each.pieces) for each in self._context.readers]
         key = (window, *map(id, pieces))
         plan = self._plans.get(key)
         if plan is None:

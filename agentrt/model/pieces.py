@@ -72,14 +72,19 @@ def overlaid_pieces(view: View, planes: Mapping[str, Plane], first: int) -> dict
     The order of keys means nothing to attention, so an agent's own rows stay together, and the rows they replace are
     hidden where they lie: no prefix is gathered. An overlay whose places are not known yet is read by nobody yet.
     """
-    assert view.column is None, "overlays hold values in full"
     found: dict[int, tuple[Piece, ...]] = {}
+    for overlay, own in _readable(view):
+        pieces = (*_not_replaced(view, planes, own, first), *_own(overlay, planes, own, first))
+        found.update(dict.fromkeys(planes[overlay.plane].spec.layers, pieces))
+    return found
+
+
+def _readable(view: View) -> Iterator[tuple[Overlay, torch.Tensor]]:
+    """The overlays whose places are known, with the positions of their rows, [n] on the CPU."""
+    assert view.column is None or not view.overlays, "overlays hold values in full"
     for overlay in view.overlays:
         if overlay.runs and all(places.known for places in overlay.places):
-            own = torch.cat([places.positions for places in overlay.places])
-            pieces = (*_not_replaced(view, planes, own, first), *_own(overlay, planes, own, first))
-            found.update(dict.fromkeys(planes[overlay.plane].spec.layers, pieces))
-    return found
+            yield overlay, torch.cat([places.positions for places in overlay.places])
 
 
 def _not_replaced(view: View, planes: Mapping[str, Plane], own: torch.Tensor, first: int) -> Iterator[Piece]:
@@ -113,19 +118,16 @@ def _own(overlay: Overlay, planes: Mapping[str, Plane], own: torch.Tensor, first
 def ordered_pieces(view: View, planes: Mapping[str, Plane]) -> dict[int, tuple[Piece, ...]]:
     """As `overlaid_pieces`, but in the order of positions, without gaps and none hidden: a slot table."""
     found: dict[int, tuple[Piece, ...]] = {}
-    for overlay in view.overlays:
-        if overlay.runs and all(places.known for places in overlay.places):
-            own = torch.cat([places.positions for places in overlay.places]).long()
-            sources = [*((view.plane, run) for run in view.runs), *((overlay.plane, run) for run in overlay.runs)]
-            slots, owners = _slots(view.runs, 0)
-            slots[own], owners[own] = _slots(overlay.runs, len(view.runs))
-            cuts = ((slots.diff() != 1) | (owners.diff() != 0)).nonzero().flatten() + 1
-            starts = [0, *cuts.tolist()]
-            pieces = []
-            for low, high in itertools.pairwise([*starts, len(view)]):
-                plane, _ = sources[int(owners[low])]
-                pieces.append(Piece(low, planes[plane].locate(Run(int(slots[low]), high - low)), None))
-            found.update(dict.fromkeys(planes[overlay.plane].spec.layers, tuple(pieces)))
+    for overlay, own in _readable(view):
+        owner = [view.plane] * len(view.runs) + [overlay.plane] * len(overlay.runs)
+        slots, runs = _slots(view.runs, 0)
+        slots[own.long()], runs[own.long()] = _slots(overlay.runs, len(view.runs))
+        cuts = ((slots.diff() != 1) | (runs.diff() != 0)).nonzero().flatten() + 1
+        pieces = [
+            Piece(low, planes[owner[int(runs[low])]].locate(Run(int(slots[low]), high - low)), None)
+            for low, high in itertools.pairwise([0, *cuts.tolist(), len(view)])
+        ]
+        found.update(dict.fromkeys(planes[overlay.plane].spec.layers, tuple(pieces)))
     return found
 
 
