@@ -77,6 +77,10 @@ class Stretch:
             wide = self._wide[part] = stretched.unbind(0)
         return wide[layer]
 
+    def holding(self, part: str) -> "Stretch":
+        """The stretch in whose segment the rows of `part` lie."""
+        return self
+
 
 class PairedStretch(Stretch):
     """Slots whose keys lie in another plane, the same tokens in the same order."""
@@ -87,6 +91,9 @@ class PairedStretch(Stretch):
 
     def read(self, part: str, layer: int) -> torch.Tensor:
         return self._keys.read(part, layer) if part == "k" else super().read(part, layer)
+
+    def holding(self, part: str) -> Stretch:
+        return self._keys if part == "k" else self
 
 
 class Plane:

@@ -125,9 +125,8 @@ class StepContext:
     """What is computed from slots, once they are written."""
 
     def __init__(self, kernels: "StepKernels | None" = None) -> None:
-        self._kernels = kernels
         self.kernels = kernels
-        """Run this step through Triton; None: plain torch."""
+        """Run steps through Triton; None: plain torch."""
 
     def fill(self, passes: Sequence[Pass], planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
         """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
@@ -150,8 +149,6 @@ class StepContext:
                 spans.append(_Span(start, end, each.start, each.path, each.view, each.kept))
             start = end
         self.base_key_writes = [write for write in self.kv_writes if "k0" in write.stretch.segment]
-        factored_keys = self.base_key_writes or any(each.view.keys for each in passes)
-        self.kernels = None if factored_keys else self._kernels  # they know no keys that lie apart from their values
         self.readers = [span.reader(planes, masked=self.kernels is None) for span in spans]
         if self.kernels is not None:
             self.kernels.begin(self, planes, [position for each in passes for position in each.positions])
