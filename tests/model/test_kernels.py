@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import AdapterError, BackboneError
-from agentrt.model import attention, kernels
+from agentrt.model import attention, context, kernels
 from agentrt.model.backbone import Backbone
 from agentrt.model.ridge import RidgeMap, save_maps
 from agentrt.model.sampling import Sampling
@@ -77,7 +77,7 @@ def play(model, folders, scheme, backend):
 
 
 def watch(monkeypatch):
-    """How often torch reads for a pass, and how often each kernel is launched."""
+    """How often torch reads for a pass or makes what only it needs, and how often each kernel is launched."""
     counts = Counter()
 
     def counted(owner, name, label):
@@ -85,6 +85,8 @@ def watch(monkeypatch):
         monkeypatch.setattr(owner, name, lambda *args, **named: counts.update([label]) or call(*args, **named))
 
     counted(attention, "_read", "torch")
+    counted(context, "Masks", "masks")
+    counted(context, "overlaid_pieces", "masks")
     counted(kernels, "attend_planned", "attend")
     counted(kernels.kv_append, "append", "append")
     counted(kernels.lr_project, "project", "project")
@@ -99,6 +101,7 @@ def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets, monkey
     counts = watch(monkeypatch)
     assert play(model, folders, scheme, "triton") == want
     assert counts["torch"] == 0
+    assert counts["masks"] == 0  # on a GPU the host would wait for them
     assert counts["attend"] > 0
     assert counts["append"] >= counts["attend"]  # every layer of a step writes before it reads
     assert counts["terms"] > 0
