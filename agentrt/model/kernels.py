@@ -157,25 +157,25 @@ class StepKernels:
                 for rows in (context.all_rows, context.value_rows)
             ]
             known = self._look_up() if self._planes else None
-            places = {} if known is None else known.places
-            writes: dict[int | None, list[Write]] = {None: context.kv_writes, **context.layer_writes}
-            targets = {layer: tuple(_place(each, places) for each in writes[layer]) for layer in writes}
+            places, columns = ({}, {}) if known is None else (known.places, known.columns)
+            everywhere = _targets(context.kv_writes, places)
+            targets = {layer: _targets(writes, places) for layer, writes in context.layer_writes.items()}
             if self._checks:
                 sizes = [len(k) for k in self._look_up().addresses.caches[0].k]
-                for each in targets.values():
+                for each in (everywhere, *targets.values()):
                     check_targets(each, len(self._positions), sizes)
-            further = list({targets[layer] for layer in context.layer_writes})  # layers of one plane share a table
-            deposits = {kind: self._deposits(kind, known) for kind in (known.columns if known else ())}
+            further = list(set(targets.values()))  # layers of one plane share a table
+            deposits = {kind: self._deposits(kind, each.places) for kind, each in columns.items()}
             longest = max((rows.end - rows.start for rows in context.all_rows), default=0)
             longest = max([longest, *(each.end - each.start for kind in deposits.values() for each in kind)])
             tables: list[Table] = [
-                kv_append.table(targets[None]),
+                kv_append.table(everywhere),
                 *map(lora_shrink_expand.table, spans),
                 *map(kv_append.table, further),
                 *(lr_project.table(each, len(_terms_in(kind, context.adapters)[0])) for kind, each in deposits.items()),
             ]
             append, all_rows, value_rows, *rest = upload(tables, self._device)
-            by_layer = {layer: rest[further.index(targets[layer])] for layer in context.layer_writes}
+            by_layer = {layer: rest[further.index(targets[layer])] for layer in targets}
             low = dict(zip(deposits, rest[len(further) :], strict=True))
             self._tables = _Tables(append, by_layer, low, all_rows, value_rows, longest <= FEW_ROWS)
         return self._tables
@@ -184,8 +184,8 @@ class StepKernels:
     def _checks(self) -> bool:
         return any(plane.poisons for plane in self._planes.values())
 
-    def _deposits(self, kind: str, known: _Known) -> list[Deposit]:
-        names, places = _terms_in(kind, self._context.adapters)[0], known.columns[kind].places
+    def _deposits(self, kind: str, places: Mapping[int, int]) -> list[Deposit]:
+        names = _terms_in(kind, self._context.adapters)[0]
         deposits = []
         for write in self._context.column_writes:
             targets = {
@@ -251,8 +251,8 @@ class StepKernels:
         return known[site]
 
 
-def _place(write: "Write", places: Mapping[int, int]) -> Target:
-    return Target(write.start, write.end, places[id(write.stretch.segment)], write.stretch.start)
+def _targets(writes: "Sequence[Write]", places: Mapping[int, int]) -> tuple[Target, ...]:
+    return tuple(Target(start, end, places[id(stretch.segment)], stretch.start) for start, end, stretch in writes)
 
 
 def _terms_in(

@@ -18,10 +18,15 @@ from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
 from agentrt_kernels.dispatch import resolve
 
-QV, QKVO = ("q_proj", "v_proj"), ("q_proj", "k_proj", "v_proj", "o_proj")
+QV, QK, QKVO = ("q_proj", "v_proj"), ("q_proj", "k_proj"), ("q_proj", "k_proj", "v_proj", "o_proj")
 ON_THE_KEY = ("non_shared", "full_shared", "pre_lr_shared", "rebase_shared")
 """The last two keep base keys and columns of keys, and make a reader's keys in a plane of their own."""
-CASES = [*((name, QV) for name in SCHEMES), *((name, QKVO) for name in ON_THE_KEY), ("rebase_shared:db", QV)]
+CASES = [
+    *((name, QV) for name in SCHEMES),
+    *((name, QKVO) for name in ON_THE_KEY),
+    ("rebase_shared:db", QV),
+    ("pre_lr_shared", QK),
+]
 WITH_COLUMNS = ("base_lr_shared", "pre_lr_shared", "rebase_shared")
 INVOCATIONS = {"plan": [9, 11], "action": [12]}
 TURNS = [("plan", [3, 5, 9, 11, 40, 7, 2], 3), ("action", [12, 6], 3), ("plan", [77, 78, 79], 2)]
@@ -94,7 +99,9 @@ def watch(monkeypatch):
     return counts
 
 
-@pytest.mark.parametrize(("scheme", "targets"), CASES, ids=lambda part: part if isinstance(part, str) else len(part))
+@pytest.mark.parametrize(
+    ("scheme", "targets"), CASES, ids=lambda part: part if isinstance(part, str) else "".join(name[0] for name in part)
+)
 def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets, monkeypatch):
     model, folders, scheme = tiny(scheme, targets)
     want = play(model, folders, scheme, "reference")
