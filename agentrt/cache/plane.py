@@ -81,6 +81,15 @@ class Stretch:
         """The stretch in whose segment the rows of `part` lie."""
         return self
 
+    def place(self, part: str) -> tuple[int, int, int]:
+        """Of a plane that covers all layers: the address of the first row in layer 0, the bytes from layer to layer,
+        and from row to row."""
+        assert self._only is None
+        rows = self.segment[part]
+        size = rows.element_size()
+        layer, row = rows.stride(0) * size, rows.stride(1) * size
+        return rows.data_ptr() + self.start * row, layer, row
+
 
 class PairedStretch(Stretch):
     """Slots whose keys lie in another plane, the same tokens in the same order."""
@@ -94,6 +103,9 @@ class PairedStretch(Stretch):
 
     def holding(self, part: str) -> Stretch:
         return self._keys if part == "k" else self
+
+    def place(self, part: str) -> tuple[int, int, int]:
+        return self._keys.place(part) if part == "k" else super().place(part)
 
 
 class Plane:

@@ -17,6 +17,7 @@ from agentrt.model.ridge import Translation
 from agentrt.step import Pass
 
 if TYPE_CHECKING:
+    from agentrt.model.decode import StepDecode  # imports numba
     from agentrt.model.kernels import StepKernels  # imports triton
 
 
@@ -124,7 +125,9 @@ class StepContext:
     translations: list[Translation | KeyMaking]
     """What is computed from slots, once they are written."""
 
-    def __init__(self, kernels: "StepKernels | None" = None) -> None:
+    def __init__(self, kernels: "StepKernels | None" = None, decode: "StepDecode | None" = None) -> None:
+        self.decode = decode
+        """Serves single rows through the compiled CPU kernel; None: torch does."""
         self.kernels = kernels
         """Run steps through Triton; None: plain torch."""
 
@@ -152,6 +155,8 @@ class StepContext:
         self.readers = [span.reader(planes, masked=self.kernels is None) for span in spans]
         if self.kernels is not None:
             self.kernels.begin(self, planes, [position for each in passes for position in each.positions])
+        if self.decode is not None:
+            self.readers = self.decode.begin(self.readers, adapters)
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
         """Rows whose path's low-rank term the projection adds."""

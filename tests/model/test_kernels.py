@@ -27,7 +27,7 @@ CASES = [
     ("rebase_shared:db", QV),
     ("pre_lr_shared", QK),
 ]
-WITH_COLUMNS = ("base_lr_shared", "pre_lr_shared", "rebase_shared")
+WITH_COLUMNS = ("base_shared", "base_lr_shared", "pre_lr_shared", "rebase_shared")
 INVOCATIONS = {"plan": [9, 11], "action": [12]}
 TURNS = [("plan", [3, 5, 9, 11, 40, 7, 2], 3), ("action", [12, 6], 3), ("plan", [77, 78, 79], 2)]
 
@@ -130,7 +130,7 @@ def test_the_backend_can_be_named_where_the_model_is_loaded(tmp_path, monkeypatc
     for backend in ("auto", "triton"):
         with Engine.load(str(folder), backend=backend, device="cpu", dtype="float32") as engine:
             chosen[backend] = engine.backbone.backend
-    assert chosen == {"auto": "reference", "triton": "triton"}
+    assert chosen == {"auto": "jit", "triton": "triton"}
 
 
 def test_an_adapter_beyond_the_kernels_rank_is_refused_at_load(tmp_path):
