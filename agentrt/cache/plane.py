@@ -77,6 +77,10 @@ class Stretch:
             wide = self._wide[part] = stretched.unbind(0)
         return wide[layer]
 
+    def holding(self, part: str) -> "Stretch":
+        """The stretch in whose segment the rows of `part` lie."""
+        return self
+
     def place(self, part: str) -> tuple[int, int, int]:
         """Of a plane that covers all layers: the address of the first row in layer 0, the bytes from layer to layer,
         and from row to row."""
@@ -96,6 +100,9 @@ class PairedStretch(Stretch):
 
     def read(self, part: str, layer: int) -> torch.Tensor:
         return self._keys.read(part, layer) if part == "k" else super().read(part, layer)
+
+    def holding(self, part: str) -> Stretch:
+        return self._keys if part == "k" else self
 
     def place(self, part: str) -> tuple[int, int, int]:
         return self._keys.place(part) if part == "k" else super().place(part)

@@ -143,8 +143,7 @@ class Backbone:
     def rotary(self, positions: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """RoPE's cos and sin of these positions, in fp32, [1, n, d] each."""
         like = torch.empty(0, dtype=torch.float32, device=self.device)
-        at = torch.tensor([list(positions)], device=self.device)
-        cos, sin = self._stack.rotary_emb(like, position_ids=at)
+        cos, sin = self._stack.rotary_emb(like, position_ids=self._upload(positions)[None])
         return cos, sin
 
     def rotates(self, layer: int) -> bool:

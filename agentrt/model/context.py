@@ -12,7 +12,7 @@ from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.keys import KeyMaking
 from agentrt.model.masks import Masks
-from agentrt.model.pieces import Piece, overlaid_pieces, pieces_of
+from agentrt.model.pieces import Piece, ordered_pieces, overlaid_pieces, pieces_of
 from agentrt.model.ridge import Translation
 from agentrt.step import Pass
 
@@ -57,7 +57,8 @@ class ColumnWrite(NamedTuple):
 class Reader(NamedTuple):
     """One pass as attention sees it: its rows, the position of the first, and what it reads.
 
-    `overlaid` is read instead of `pieces` in the layers it names; `masks` are needed where keys or rows skip positions.
+    `overlaid` is read instead of `pieces` in the layers it names; `masks` are needed where keys or rows skip positions
+    and torch attends. The Triton kernels compare positions: for them pieces are in order and there are no masks.
     """
 
     start: int
@@ -68,6 +69,7 @@ class Reader(NamedTuple):
     factored: bool
     overlaid: Mapping[int, tuple[Piece, ...]]
     masks: Masks | None
+    view: View
 
 
 class _Span(NamedTuple):
@@ -89,18 +91,22 @@ class _Span(NamedTuple):
             and other.view.truncate(len(self.view)) == self.view
         )
 
-    def reader(self, planes: Mapping[str, Plane]) -> Reader:
+    def reader(self, planes: Mapping[str, Plane], *, masked: bool) -> Reader:
+        """`masked`: for torch, which needs masks; what is made on the device for them makes the host wait."""
         rows = self.end - self.start
         first = self.position if rows > 1 else 0
         pieces = tuple(pieces_of(self.view, planes, first))
         factored = any(piece.column is not None for piece in pieces)
         if self.kept is None and not self.view.overlays:
-            return Reader(self.start, self.end, self.position, self.path, pieces, factored, {}, None)
+            return Reader(self.start, self.end, self.position, self.path, pieces, factored, {}, None, self.view)
+        if not masked:
+            overlaid = ordered_pieces(self.view, planes)
+            return Reader(self.start, self.end, self.position, self.path, pieces, factored, overlaid, None, self.view)
         device = planes[self.view.plane].device
         places = torch.arange(self.position, self.position + rows) if self.kept is None else self.kept.positions
         overlaid = overlaid_pieces(self.view, planes, first)
         masks = Masks(places.to(device, torch.int32), thinned=self.kept is not None)
-        return Reader(self.start, self.end, int(places[0]), self.path, pieces, factored, overlaid, masks)
+        return Reader(self.start, self.end, int(places[0]), self.path, pieces, factored, overlaid, masks, self.view)
 
 
 class StepContext:
@@ -120,11 +126,10 @@ class StepContext:
     """What is computed from slots, once they are written."""
 
     def __init__(self, kernels: "StepKernels | None" = None, decode: "StepDecode | None" = None) -> None:
-        self._kernels = kernels
         self.decode = decode
         """Serves single rows through the compiled CPU kernel; None: torch does."""
         self.kernels = kernels
-        """Run this step through Triton; None: plain torch."""
+        """Run steps through Triton; None: plain torch."""
 
     def fill(self, passes: Sequence[Pass], planes: Mapping[str, Plane], adapters: AdapterSet) -> None:
         """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
@@ -146,11 +151,8 @@ class StepContext:
             else:
                 spans.append(_Span(start, end, each.start, each.path, each.view, each.kept))
             start = end
-        self.readers = [span.reader(planes) for span in spans]
         self.base_key_writes = [write for write in self.kv_writes if "k0" in write.stretch.segment]
-        factored_keys = self.base_key_writes or any(each.view.keys for each in passes)
-        plain = not (self.layer_writes or factored_keys) and all(reader.masks is None for reader in self.readers)
-        self.kernels = self._kernels if plain else None  # they know no overlays, no skipped positions, no key terms
+        self.readers = [span.reader(planes, masked=self.kernels is None) for span in spans]
         if self.kernels is not None:
             self.kernels.begin(self, planes, [position for each in passes for position in each.positions])
         if self.decode is not None:

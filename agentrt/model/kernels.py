@@ -3,7 +3,7 @@
 The other way to run a step is plain torch: `attention.py` and `projections.py` themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -12,6 +12,7 @@ import torch
 from agentrt.cache.plane import Plane
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.lowrank import Site
+from agentrt.model.pieces import Piece
 from agentrt_kernels.kv_append import triton as kv_append
 from agentrt_kernels.kv_append.reference import Target, check_targets
 from agentrt_kernels.lora_attention.addresses import Addresses
@@ -22,23 +23,39 @@ from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
 from agentrt_kernels.lora_shrink_expand.reference import Span, Weights
 from agentrt_kernels.lr_project import triton as lr_project
 from agentrt_kernels.lr_project.reference import Deposit
-from agentrt_kernels.tables import Table, upload
+from agentrt_kernels.tables import Table, addresses, upload
 
 if TYPE_CHECKING:
     from agentrt.model.context import Reader, StepContext
+    from agentrt.model.context import Target as Write
 
 FEW_ROWS = 16
+COLUMNS = ("lr", "lrk")
+"""Kinds of low-rank rows: of values, and of keys."""
 
 
 class _Tables(NamedTuple):
     """A step's rows on the device."""
 
     append: torch.Tensor
-    deposits: torch.Tensor
+    layer_append: Mapping[int, torch.Tensor]
+    """Further rows of the layers that planes of some layers cover."""
+    deposits: Mapping[str, torch.Tensor]
+    """By kind of column."""
     all_rows: torch.Tensor
     value_rows: torch.Tensor
     few: bool
     """No piece of rows is longer than FEW_ROWS."""
+
+
+class _Columns(NamedTuple):
+    """Low-rank rows of one kind."""
+
+    where: torch.Tensor
+    """[layers, n, 2]: address, and row stride in elements."""
+    dtype: torch.dtype
+    places: Mapping[int, int]
+    """Segment (by id) to its index among these."""
 
 
 class _Known(NamedTuple):
@@ -47,8 +64,13 @@ class _Known(NamedTuple):
     num_segments: int
     adapters: ReferenceType[AdapterSet]
     addresses: Addresses
+    writes: torch.Tensor
+    """[layers, n, 2]: where keys and values of the segments are written, 0 where a segment has none."""
+    base_writes: torch.Tensor
+    """Likewise base keys, and 0."""
     places: Mapping[int, int]
-    """Segment (by id) to its index among the addresses of its kind."""
+    """Segment (by id) to its index among these."""
+    columns: Mapping[str, _Columns]
 
 
 class _Terms(NamedTuple):
@@ -71,46 +93,51 @@ class StepKernels:
         self._low_scratch = Workspace(device)
         self._known: WeakKeyDictionary[Plane, _Known] = WeakKeyDictionary()
         self._terms: WeakKeyDictionary[AdapterSet, dict[Site, _Terms | None]] = WeakKeyDictionary()
-        self._columns: WeakKeyDictionary[AdapterSet, torch.Tensor] = WeakKeyDictionary()
+        self._columns: WeakKeyDictionary[AdapterSet, dict[str, torch.Tensor]] = WeakKeyDictionary()
 
     def begin(self, context: "StepContext", planes: Mapping[str, Plane], positions: Sequence[int]) -> None:
         self._context, self._planes, self._positions = context, planes, positions
-        self._plans: dict[int | None, Plan] = {}
+        self._plans: dict[tuple[int | None, ...], Plan] = {}
         self._tables: _Tables | None = None
         self._cache: _Known | None = None
 
     def write(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Write the rows of keys and values, [rows, kv_heads, d]; the last dimension contiguous."""
         tables = self._rows()
-        if len(tables.append):
-            kv_append.append(key, value, tables.append, self._look_up().addresses.kv[layer], key.shape[1])
+        for table in (tables.append, tables.layer_append.get(layer)):
+            if table is not None and len(table):
+                kv_append.append(key, value, table, self._look_up().writes[layer], key.shape[1])
+
+    def write_base_keys(self, layer: int, rows: torch.Tensor) -> None:
+        """Keep the base product of k_proj, [rows, kv_heads * head_dim], where the step's rows have slots for it."""
+        known = self._look_up()
+        kv_heads, head_dim = known.addresses.caches[layer].k[0].shape[1:]
+        keys = rows.view(len(rows), kv_heads, head_dim)
+        kv_append.append(keys, keys, self._rows().append, known.base_writes[layer], kv_heads)
 
     def attend(self, layer: int, query: torch.Tensor, scale: float, window: int | None) -> torch.Tensor:
         """Let every pass read; query [rows, heads, d], the last dimension contiguous, as in what is returned."""
         known = self._look_up()
-        plan = self._plans.get(window)
+        pieces = [each.overlaid.get(layer, each.pieces) for each in self._context.readers]
+        key = (window, *map(id, pieces))
+        plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[window] = self._plan(known, query, window)
+            plan = self._plans[key] = self._plan(known, query, window, pieces)
         return attend_planned(query, plan, known.addresses, layer, self._attention_scratch, scale=scale)
 
     def deposit(self, layer: int, hidden: torch.Tensor) -> None:
-        """Write the low-rank activations of the v_proj input `hidden` [rows, d_in]."""
-        context, known, tables = self._context, self._look_up(), self._rows()
-        adapters = context.adapters
-        columns = self._columns.get(adapters)
-        if columns is None:
-            ranks = [adapters.ranks[name] for name in adapters.value_names]
-            (columns,) = upload([lr_project.column_table(ranks)], self._device)
-            self._columns[adapters] = columns
-        lr_project.project(
-            hidden,
-            adapters.value_downs(layer),
-            tables.deposits,
-            columns,
-            known.addresses.lr[layer],
-            known.addresses.caches[layer].lr[0].dtype,
-            few_rows=tables.few,
-        )
+        """Write the low-rank activations of v_proj and k_proj, whose input is `hidden` [rows, d_in]."""
+        adapters, tables = self._context.adapters, self._rows()
+        made = self._columns.setdefault(adapters, {})
+        for kind, pieces in tables.deposits.items():
+            if len(pieces):
+                if kind not in made:
+                    names, ranks, _ = _terms_in(kind, adapters)
+                    (made[kind],) = upload([lr_project.column_table([ranks[name] for name in names])], self._device)
+                downs = _terms_in(kind, adapters)[2](layer)
+                into = self._look_up().columns[kind]
+                where = into.where[layer]
+                lr_project.project(hidden, downs, pieces, made[kind], where, into.dtype, few_rows=tables.few)
 
     def add_terms(self, site: Site, x: torch.Tensor, out: torch.Tensor) -> None:
         """Add to `out` [rows, d_out] the low-rank term of each row's own path; x [rows, d_in]."""
@@ -129,32 +156,36 @@ class StepKernels:
                 [Span(start, end, index[path]) for start, end, path in rows]
                 for rows in (context.all_rows, context.value_rows)
             ]
-            places = self._look_up().places if self._planes else {}
-            writes = [
-                Target(start, end, places[id(stretch.segment)], stretch.start)
-                for start, end, stretch in context.kv_writes
-            ]
+            known = self._look_up() if self._planes else None
+            places, columns = ({}, {}) if known is None else (known.places, known.columns)
+            everywhere = _targets(context.kv_writes, places)
+            targets = {layer: _targets(writes, places) for layer, writes in context.layer_writes.items()}
             if self._checks:
                 sizes = [len(k) for k in self._look_up().addresses.caches[0].k]
-                check_targets(writes, len(self._positions), sizes)
-            deposits = self._deposits(places)
+                for each in (everywhere, *targets.values()):
+                    check_targets(each, len(self._positions), sizes)
+            further = list(set(targets.values()))  # layers of one plane share a table
+            deposits = {kind: self._deposits(kind, each.places) for kind, each in columns.items()}
             longest = max((rows.end - rows.start for rows in context.all_rows), default=0)
-            longest = max([longest, *(end - start for start, end, _ in deposits)])
+            longest = max([longest, *(each.end - each.start for kind in deposits.values() for each in kind)])
             tables: list[Table] = [
-                kv_append.table(writes),
-                lr_project.table(deposits, len(context.adapters.value_names)),
+                kv_append.table(everywhere),
                 *map(lora_shrink_expand.table, spans),
+                *map(kv_append.table, further),
+                *(lr_project.table(each, len(_terms_in(kind, context.adapters)[0])) for kind, each in deposits.items()),
             ]
-            append, low, all_rows, value_rows = upload(tables, self._device)
-            self._tables = _Tables(append, low, all_rows, value_rows, longest <= FEW_ROWS)
+            append, all_rows, value_rows, *rest = upload(tables, self._device)
+            by_layer = {layer: rest[further.index(targets[layer])] for layer in targets}
+            low = dict(zip(deposits, rest[len(further) :], strict=True))
+            self._tables = _Tables(append, by_layer, low, all_rows, value_rows, longest <= FEW_ROWS)
         return self._tables
 
     @property
     def _checks(self) -> bool:
         return any(plane.poisons for plane in self._planes.values())
 
-    def _deposits(self, places: Mapping[int, int]) -> list[Deposit]:
-        names = self._context.adapters.value_names
+    def _deposits(self, kind: str, places: Mapping[int, int]) -> list[Deposit]:
+        names = _terms_in(kind, self._context.adapters)[0]
         deposits = []
         for write in self._context.column_writes:
             targets = {
@@ -163,12 +194,15 @@ class StepKernels:
                     for low, high, stretch in each
                 ]
                 for name, each in write.targets.items()
+                if name in names
             }
-            deposits.append(Deposit(write.start, write.end, targets))
+            if targets:
+                deposits.append(Deposit(write.start, write.end, targets))
         return deposits
 
-    def _plan(self, known: _Known, query: torch.Tensor, window: int | None) -> Plan:
-        passes = [self._pass(reader, known) for reader in self._context.readers]
+    def _plan(self, known: _Known, query: torch.Tensor, window: int | None, pieces: Sequence[Sequence[Piece]]) -> Plan:
+        readers = self._context.readers
+        passes = [self._pass(reader, each, known) for reader, each in zip(readers, pieces, strict=True)]
         cache = known.addresses.caches[0]
         if self._checks:
             check_tables(self._positions, passes, cache)
@@ -180,12 +214,14 @@ class StepKernels:
             self._positions, passes, blocks, group=group, kv_heads=kv_heads, window=window, device=self._device
         )
 
-    def _pass(self, reader: "Reader", known: _Known) -> Pass:
+    def _pass(self, reader: "Reader", pieces: Sequence[Piece], known: _Known) -> Pass:
         runs = []
-        for position, keys, column, _ in reader.pieces:
-            kv = Place(known.places[id(keys.segment)], keys.start)
-            lr = None if column is None else Place(known.places[id(column.segment)], column.start)
-            runs.append(Run(position, keys.end - keys.start, kv, lr))
+        for position, rows, column, _ in pieces:
+            kv = Place(known.places[id(rows.segment)], rows.start)
+            lr = None if column is None else Place(known.columns["lr"].places[id(column.segment)], column.start)
+            own = rows.holding("k")
+            keys = None if own is rows else Place(known.places[id(own.segment)], own.start)
+            runs.append(Run(position, rows.end - rows.start, kv, lr, keys=keys))
         adapter = self._context.adapters.value_names.index(reader.path) if reader.factored else None
         return Pass(reader.start, reader.end, tuple(runs), adapter)
 
@@ -215,20 +251,65 @@ class StepKernels:
         return known[site]
 
 
+def _targets(writes: "Sequence[Write]", places: Mapping[int, int]) -> tuple[Target, ...]:
+    return tuple(Target(start, end, places[id(stretch.segment)], stretch.start) for start, end, stretch in writes)
+
+
+def _terms_in(
+    kind: str, adapters: AdapterSet
+) -> tuple[tuple[str, ...], Mapping[str, int], Callable[[int], torch.Tensor]]:
+    """Whose terms have columns of this kind, their ranks, and [A | A | ...] of a layer."""
+    if kind == "lr":
+        return adapters.value_names, adapters.ranks, adapters.value_downs
+    return adapters.key_names, adapters.key_ranks, adapters.key_downs
+
+
+def _layer_of(plane: Plane, segment: Mapping[str, torch.Tensor], part: str, layer: int) -> torch.Tensor:
+    """Of a layer that the plane does not cover: another layer's rows, so that layers are alike. No table names them."""
+    layers = plane.spec.layers
+    return segment[part][layers.index(layer) if layer in layers else 0]
+
+
 def _describe(planes: Mapping[str, Plane], adapters: AdapterSet, count: int) -> _Known:
-    whole = [plane for plane in planes.values() if plane.spec.column is None and plane.spec.only is None]
-    kv = [segment for plane in whole for segment in plane.segments]
-    low = [segment for plane in planes.values() if plane.spec.column is not None for segment in plane.segments]
-    layers = len(kv[0]["k"])
-    kv_heads = kv[0]["k"][0].shape[1]
+    device = next(iter(planes.values())).device
+    layers = range(next(plane.spec.num_layers for plane in planes.values() if plane.spec.only is None))
+    rows = [(p, segment) for p in planes.values() if p.spec.has("k") or p.spec.has("v") for segment in p.segments]
+    columns = {}
+    for kind in COLUMNS:
+        low = [segment for plane in planes.values() if plane.spec.has(kind) for segment in plane.segments]
+        if low:
+            pairs = [[(s[kind][layer].data_ptr(), s[kind].stride(1)) for s in low] for layer in layers]
+            columns[kind] = _Columns(addresses(pairs, device), low[0][kind].dtype, _numbers(low))
+
+    def part_of(layer: int, part: str, instead: str) -> list[torch.Tensor]:
+        """Of a segment without the part another of its tensors stands in: no table names it."""
+        return [_layer_of(plane, each, part if part in each else instead, layer) for plane, each in rows]
+
+    def written(part: str, layer: int) -> list[int]:
+        return [_layer_of(plane, each, part, layer).data_ptr() if part in each else 0 for plane, each in rows]
+
+    keys = [part_of(layer, "k", "v") for layer in layers]
+    kv_heads = keys[0][0].shape[1]
+    valued = [segment["lr"] for plane in planes.values() if plane.spec.has("lr") for segment in plane.segments]
     caches = [
         Cache(
-            [segment["k"][layer] for segment in kv],
-            [segment["v"][layer] for segment in kv],
-            [segment["lr"][layer] for segment in low],
-            [adapters.value_up(name, layer, kv_heads) for name in adapters.value_names] if low else [],
+            keys[layer],
+            part_of(layer, "v", "k"),
+            [segment[layer] for segment in valued],
+            [adapters.value_up(name, layer, kv_heads) for name in adapters.value_names] if valued else [],
         )
-        for layer in range(layers)
+        for layer in layers
     ]
-    places = {id(segment): index for each in (kv, low) for index, segment in enumerate(each)}
-    return _Known(count, ref(adapters), Addresses.of(caches), places)
+    return _Known(
+        count,
+        ref(adapters),
+        Addresses.of(caches),
+        addresses([list(zip(written("k", layer), written("v", layer), strict=True)) for layer in layers], device),
+        addresses([[(base, 0) for base in written("k0", layer)] for layer in layers], device),
+        _numbers([segment for _, segment in rows]),
+        columns,
+    )
+
+
+def _numbers(segments: Sequence[Mapping[str, torch.Tensor]]) -> dict[int, int]:
+    return {id(segment): index for index, segment in enumerate(segments)}

@@ -72,14 +72,19 @@ def overlaid_pieces(view: View, planes: Mapping[str, Plane], first: int) -> dict
     The order of keys means nothing to attention, so an agent's own rows stay together, and the rows they replace are
     hidden where they lie: no prefix is gathered. An overlay whose places are not known yet is read by nobody yet.
     """
-    assert view.column is None, "overlays hold values in full"
     found: dict[int, tuple[Piece, ...]] = {}
+    for overlay, own in _readable(view):
+        pieces = (*_not_replaced(view, planes, own, first), *_own(overlay, planes, own, first))
+        found.update(dict.fromkeys(planes[overlay.plane].spec.layers, pieces))
+    return found
+
+
+def _readable(view: View) -> Iterator[tuple[Overlay, torch.Tensor]]:
+    """The overlays whose places are known, with the positions of their rows, [n] on the CPU."""
+    assert view.column is None or not view.overlays, "overlays hold values in full"
     for overlay in view.overlays:
         if overlay.runs and all(places.known for places in overlay.places):
-            own = torch.cat([places.positions for places in overlay.places])
-            pieces = (*_not_replaced(view, planes, own, first), *_own(overlay, planes, own, first))
-            found.update(dict.fromkeys(planes[overlay.plane].spec.layers, pieces))
-    return found
+            yield overlay, torch.cat([places.positions for places in overlay.places])
 
 
 def _not_replaced(view: View, planes: Mapping[str, Plane], own: torch.Tensor, first: int) -> Iterator[Piece]:
@@ -108,3 +113,26 @@ def _own(overlay: Overlay, planes: Mapping[str, Plane], own: torch.Tensor, first
             consecutive = int(at[-1] - at[0]) == high - low - 1
             stretch = plane.locate(Run(slot + low - start, high - low))
             yield Piece(int(at[0]), stretch, None, None if consecutive else at.to(plane.device))
+
+
+def ordered_pieces(view: View, planes: Mapping[str, Plane]) -> dict[int, tuple[Piece, ...]]:
+    """As `overlaid_pieces`, but in the order of positions, without gaps and none hidden: a slot table."""
+    found: dict[int, tuple[Piece, ...]] = {}
+    for overlay, own in _readable(view):
+        owner = [view.plane] * len(view.runs) + [overlay.plane] * len(overlay.runs)
+        slots, runs = _slots(view.runs, 0)
+        slots[own.long()], runs[own.long()] = _slots(overlay.runs, len(view.runs))
+        cuts = ((slots.diff() != 1) | (runs.diff() != 0)).nonzero().flatten() + 1
+        pieces = [
+            Piece(low, planes[owner[int(runs[low])]].locate(Run(int(slots[low]), high - low)), None)
+            for low, high in itertools.pairwise([0, *cuts.tolist(), len(view)])
+        ]
+        found.update(dict.fromkeys(planes[overlay.plane].spec.layers, tuple(pieces)))
+    return found
+
+
+def _slots(runs: Runs, first: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of each row: its slot, and the number of its run, counted from `first`."""
+    slots = torch.cat([torch.arange(run.slot, run.slot + run.size) for run in runs])
+    sizes = torch.tensor([run.size for run in runs])
+    return slots, torch.arange(first, first + len(runs)).repeat_interleave(sizes)

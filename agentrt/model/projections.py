@@ -28,6 +28,8 @@ class AdaptedLinear(nn.Module):
         out = self._base(x)
         context = self._context
         if context.kernels is not None:
+            if self.site.projection == KEY and context.base_key_writes:
+                context.kernels.write_base_keys(self.site.layer, out[0])
             context.kernels.add_terms(self.site, x[0], out[0])
             if self.site.projection == VALUE and context.column_writes:
                 context.kernels.deposit(self.site.layer, x[0])

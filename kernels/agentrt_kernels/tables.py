@@ -14,6 +14,11 @@ class Table(NamedTuple):
     width: int
 
 
+def addresses(layers: Sequence[Sequence[tuple[int, int]]], device: torch.device | str) -> torch.Tensor:
+    """Pairs of an address and another number, by layer: [layers, n, 2] int64 on the device. None: one pair of zeros."""
+    return torch.tensor([pairs or [(0, 0)] for pairs in layers], dtype=torch.int64).to(device)
+
+
 def upload(tables: Sequence[Table], device: torch.device | str) -> list[torch.Tensor]:
     """Each table as int32 [len(rows), width] on the device, beginning at a multiple of 16 bytes."""
     numbers: list[int] = []

@@ -35,6 +35,17 @@ def test_rows_arrive_and_nothing_else_changes(write, d, dtype):
         assert all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(into, want, strict=True))
 
 
+def test_a_segment_without_values_takes_keys_only_and_one_without_keys_values_only():
+    k, v = torch.randn(40, 3, 16), torch.randn(40, 3, 16)
+    (into_k, other_k), (other_v, into_v) = segments(16, k.dtype), segments(16, k.dtype)
+    addresses = torch.tensor([(into_k.data_ptr(), 0), (0, into_v.data_ptr())])
+    (pieces,) = upload([triton.table([Target(0, 20, 0, 5), Target(0, 20, 1, 9)])], "cpu")
+    triton.append(k, v, pieces, addresses, 3)
+    assert torch.equal(into_k[5:25], k[:20])
+    assert torch.equal(into_v[9:29], v[:20])
+    assert torch.cat([into_k[:5], into_k[25:], other_k, other_v, into_v[:9], into_v[29:]]).isnan().all()
+
+
 @pytest.mark.parametrize(
     ("argument", "target"),
     [

@@ -110,6 +110,30 @@ def test_a_key_term_is_rotated_by_the_keys_position(run, rotate, dtype):
     assert_close(run(step), step)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("run", [run_torch, run_triton])
+def test_keys_may_lie_apart_from_their_values(run, dtype):
+    """Moved to a segment of their own, in reverse order; NaN is left in their place."""
+    step = make(RAGGED, group=2, d=32, ranks=(4, 7), dtype=dtype)
+    total = sum(run.size for each in step.passes for run in each.runs)
+    apart = torch.full((total + 3, 2, 32), float("nan"), dtype=dtype)
+    end, passes = total, []
+    for each in step.passes:
+        runs = []
+        for one in each.runs:
+            end -= one.size
+            rows = step.cache.k[one.kv.segment][one.kv.row : one.kv.row + one.size]
+            apart[end : end + one.size] = rows
+            rows.fill_(float("nan"))
+            runs.append(one._replace(keys=packed.Place(2, end)))
+        passes.append(each._replace(runs=tuple(runs)))
+    step.passes = passes
+    # segments of keys have no values, none is read from there
+    nothing = torch.full_like(apart, float("nan"))
+    step.cache = step.cache._replace(k=[*step.cache.k, apart], v=[*step.cache.v, nothing])
+    assert_close(run(step), step)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("run", [run_torch, run_triton])
 def test_low_rank_rows_may_be_fp32_beside_half_precision_values(run, dtype):
@@ -200,6 +224,7 @@ def test_queries_that_differ_from_the_keys_are_refused(run):
     ("argument", "change"),
     [
         ("runs: kv segment 2", lambda run: run._replace(kv=packed.Place(2, 0))),
+        ("runs: keys rows", lambda run: run._replace(keys=packed.Place(1, 10_000))),
         ("runs: kv rows", lambda run: run._replace(kv=packed.Place(0, 10_000))),
         ("runs: lr rows", lambda run: run._replace(lr=packed.Place(0, -1))),
         ("runs: positions", lambda run: run._replace(position=1)),

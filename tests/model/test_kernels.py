@@ -1,6 +1,7 @@
 """The engine through Triton (interpreted) gives the tokens of the torch path, for every scheme."""
 
 import copy
+from collections import Counter
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import AdapterError, BackboneError
+from agentrt.model import attention, context, kernels
 from agentrt.model.backbone import Backbone
 from agentrt.model.ridge import RidgeMap, save_maps
 from agentrt.model.sampling import Sampling
@@ -16,10 +18,16 @@ from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
 from agentrt_kernels.dispatch import resolve
 
-QV, QKVO = ("q_proj", "v_proj"), ("q_proj", "k_proj", "v_proj", "o_proj")
+QV, QK, QKVO = ("q_proj", "v_proj"), ("q_proj", "k_proj"), ("q_proj", "k_proj", "v_proj", "o_proj")
 ON_THE_KEY = ("non_shared", "full_shared", "pre_lr_shared", "rebase_shared")
-"""The last two leave steps with key terms to torch."""
-CASES = [*((name, QV) for name in SCHEMES), *((name, QKVO) for name in ON_THE_KEY), ("rebase_shared:db", QV)]
+"""The last two keep base keys and columns of keys, and make a reader's keys in a plane of their own."""
+CASES = [
+    *((name, QV) for name in SCHEMES),
+    *((name, QKVO) for name in ON_THE_KEY),
+    ("rebase_shared:db", QV),
+    ("pre_lr_shared", QK),
+]
+WITH_COLUMNS = ("base_shared", "base_lr_shared", "pre_lr_shared", "rebase_shared")
 INVOCATIONS = {"plan": [9, 11], "action": [12]}
 TURNS = [("plan", [3, 5, 9, 11, 40, 7, 2], 3), ("action", [12, 6], 3), ("plan", [77, 78, 79], 2)]
 
@@ -73,11 +81,38 @@ def play(model, folders, scheme, backend):
         return [session.trajectory.token_ids for session in sessions]
 
 
-@pytest.mark.parametrize(("scheme", "targets"), CASES, ids=lambda part: part if isinstance(part, str) else len(part))
-def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets):
+def watch(monkeypatch):
+    """How often torch reads for a pass or makes what only it needs, and how often each kernel is launched."""
+    counts = Counter()
+
+    def counted(owner, name, label):
+        call = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, **named: counts.update([label]) or call(*args, **named))
+
+    counted(attention, "_read", "torch")
+    counted(context, "Masks", "masks")
+    counted(context, "overlaid_pieces", "masks")
+    counted(kernels, "attend_planned", "attend")
+    counted(kernels.kv_append, "append", "append")
+    counted(kernels.lr_project, "project", "project")
+    counted(kernels.lora_shrink_expand, "shrink_expand", "terms")
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("scheme", "targets"), CASES, ids=lambda part: part if isinstance(part, str) else "".join(name[0] for name in part)
+)
+def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets, monkeypatch):
     model, folders, scheme = tiny(scheme, targets)
     want = play(model, folders, scheme, "reference")
+    counts = watch(monkeypatch)
     assert play(model, folders, scheme, "triton") == want
+    assert counts["torch"] == 0
+    assert counts["masks"] == 0  # on a GPU the host would wait for them
+    assert counts["attend"] > 0
+    assert counts["append"] >= counts["attend"]  # every layer of a step writes before it reads
+    assert counts["terms"] > 0
+    assert bool(counts["project"]) == (scheme.partition(":")[0] in WITH_COLUMNS)
 
 
 def test_triton_is_refused_by_name_where_it_cannot_run():

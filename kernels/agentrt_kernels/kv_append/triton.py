@@ -23,7 +23,8 @@ def table(targets: Sequence[Target]) -> Table:
 
 
 def append(k: torch.Tensor, v: torch.Tensor, pieces: torch.Tensor, addresses: torch.Tensor, kv_heads: int) -> None:
-    """k and v [rows, Hkv, d] as the caller has them (last dimension contiguous); `addresses` [segments, 2] int64."""
+    """k and v [rows, Hkv, d] as the caller has them (last dimension contiguous); `addresses` [segments, 2] int64, 0 for
+    a segment without keys or without values: nothing of that kind is written there."""
     d = k.shape[2]
     if v.dtype != k.dtype:
         raise ValueError(f"v: dtype {v.dtype} differs from k's {k.dtype}")
@@ -71,7 +72,10 @@ def append_kernel(
     o_row = (first + o_m).to(tl.int64)
     o_to = ((slot + o_m).to(tl.int64) * (KV_HEADS * D) + head * D)[:, None] + o_d[None, :]
     element = p_k.dtype.element_ty
-    b_k = tl.load(p_k + (o_row * k_row + head * k_head)[:, None] + o_d[None, :], m_tile)
-    tl.store(tl.load(into).to(tl.pointer_type(element)) + o_to, b_k, m_tile)
-    b_v = tl.load(p_v + (o_row * v_row + head * v_head)[:, None] + o_d[None, :], m_tile)
-    tl.store(tl.load(into + 1).to(tl.pointer_type(element)) + o_to, b_v, m_tile)
+    into_k, into_v = tl.load(into), tl.load(into + 1)
+    if into_k != 0:
+        b_k = tl.load(p_k + (o_row * k_row + head * k_head)[:, None] + o_d[None, :], m_tile)
+        tl.store(into_k.to(tl.pointer_type(element)) + o_to, b_k, m_tile)
+    if into_v != 0:
+        b_v = tl.load(p_v + (o_row * v_row + head * v_head)[:, None] + o_d[None, :], m_tile)
+        tl.store(into_v.to(tl.pointer_type(element)) + o_to, b_v, m_tile)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from agentrt_kernels.lora_attention.packed import Cache, check_cache
+from agentrt_kernels.tables import addresses
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,14 @@ class Addresses:
         lows = [x for c in caches for part in (c.lr, c.lrk) for x in part]
         return cls(
             caches,
-            _table(kv, device),
-            _table([layer[0] for layer in low], device),
-            _table([layer[1] for layer in low], device),
-            _table([layer[0] for layer in ups], device),
-            _table([layer[1] for layer in ups], device),
-            align=_divides([row, *(address for layer in kv for pair in layer for address in pair)], 16),
+            addresses(kv, device),
+            addresses([layer[0] for layer in low], device),
+            addresses([layer[1] for layer in low], device),
+            addresses([layer[0] for layer in ups], device),
+            addresses([layer[1] for layer in ups], device),
+            align=_divides([row, *(number for layer in kv for pair in layer for number in pair)], 16),
             lr_align=_divides([n for x in lows for n in (x.data_ptr(), x.stride(0) * x.element_size())], 16),
         )
-
-
-def _table(rows: Sequence[Sequence[tuple[int, int]]], device: torch.device) -> torch.Tensor:
-    rows = [row or [(0, 0)] for row in rows]
-    return torch.tensor(rows, dtype=torch.int64).to(device)
 
 
 def _divides(numbers: Sequence[int], most: int) -> int:

@@ -20,7 +20,8 @@ class Place(NamedTuple):
 class Run(NamedTuple):
     """Keys at positions `[position, position + size)`, in consecutive rows from each place on.
 
-    Without `lr` the values have no low-rank part here, without `lrk` the keys have none.
+    Without `lr` the values have no low-rank part here, without `lrk` the keys have none. With `keys` the keys lie
+    there, and only the values at `kv`.
     """
 
     position: int
@@ -28,6 +29,7 @@ class Run(NamedTuple):
     kv: Place
     lr: Place | None = None
     lrk: Place | None = None
+    keys: Place | None = None
 
 
 class Pass(NamedTuple):
@@ -133,8 +135,8 @@ def check_tables(positions: Sequence[int], passes: Sequence[Pass], cache: Cache)
             if run.position != end or run.size < 1:
                 raise ValueError(f"{name}.runs: positions [{run.position}, +{run.size}) do not continue at {end}")
             end += run.size
-            for part, place in (("kv", run.kv), ("lr", run.lr), ("lrk", run.lrk)):
-                tensors = cache.k if part == "kv" else getattr(cache, part)
+            for part, place in (("kv", run.kv), ("lr", run.lr), ("lrk", run.lrk), ("keys", run.keys)):
+                tensors = cache.k if part in ("kv", "keys") else getattr(cache, part)
                 if place is None:
                     continue
                 if not 0 <= place.segment < len(tensors):
@@ -146,7 +148,7 @@ def check_tables(positions: Sequence[int], passes: Sequence[Pass], cache: Cache)
 
 
 def _block(run: Run, adapter: int | None, cache: Cache) -> Block:
-    k = _rows(cache.k, run.kv, run.size)
+    k = _rows(cache.k, run.keys or run.kv, run.size)
     v = _rows(cache.v, run.kv, run.size)
     if adapter is None:
         return Block(run.position, k, v)

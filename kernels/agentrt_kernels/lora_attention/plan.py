@@ -19,7 +19,7 @@ PROGRAMS: Final = 264
 MIN_SPLIT_KEYS: Final = 512
 """A part stores its sums in fp32, and the combine reads them: 7 % of what 512 keys cost in a decode step."""
 WORK_WIDTH: Final = 9
-RUN_WIDTH: Final = 8
+RUN_WIDTH: Final = 10
 TILE_WIDTH: Final = 5
 
 
@@ -53,7 +53,7 @@ class Plan:
 
     work   [num_work, 9]: first row, rows, first run, end run, first key, end key, end of the keys that every row
            sees, adapter or -1, part or -1. Longest first: the last programs to start are short.
-    runs   [.., 8]: position, size, then (segment, row) of kv, lr and lrk; segment -1 where there is none.
+    runs   [.., 10]: position, size, then (segment, row) of keys, values, lr and lrk; segment -1 where there is none.
     tiles  [num_tiles, 5] of split queries: first row, rows, adapter or -1, first part, end part.
     """
 
@@ -140,4 +140,5 @@ def _between(runs: Sequence[Run], low: int, high: int, offset: int) -> tuple[int
 
 
 def _entry(run: Run) -> tuple[int, ...]:
-    return (run.position, run.size, *run.kv, *(run.lr or (-1, 0)), *(run.lrk or (-1, 0)))
+    keys, low, low_keys = run.keys or run.kv, run.lr or (-1, 0), run.lrk or (-1, 0)
+    return (run.position, run.size, *keys, *run.kv, *low, *low_keys)

@@ -171,30 +171,31 @@ def attend_kernel(
     KV_STRIDE: tl.constexpr = KV_HEADS * D
     LR_STEP: tl.constexpr = LR_ALIGN * 8 // LR_TYPE.primitive_bitwidth
     for run in range(first_run, last_run):
-        entry = p_runs + run * 8
+        entry = p_runs + run * 10
         position, size = tl.load(entry), tl.load(entry + 1)
         begin, end = tl.maximum(position, low), tl.minimum(position + size, high)
-        kv = p_kv + tl.load(entry + 2) * 2
-        offset = tl.load(entry + 3).to(tl.int64) * KV_STRIDE + head * D
-        p_k = tl.multiple_of(tl.load(kv).to(tl.pointer_type(q_type)), ALIGN) + offset
-        p_v = tl.multiple_of(tl.load(kv + 1).to(tl.pointer_type(q_type)), ALIGN) + offset
+        k, v = p_kv + tl.load(entry + 2) * 2, p_kv + tl.load(entry + 4) * 2 + 1
+        p_k = tl.multiple_of(tl.load(k).to(tl.pointer_type(q_type)), ALIGN)
+        p_k += tl.load(entry + 3).to(tl.int64) * KV_STRIDE + head * D
+        p_v = tl.multiple_of(tl.load(v).to(tl.pointer_type(q_type)), ALIGN)
+        p_v += tl.load(entry + 5).to(tl.int64) * KV_STRIDE + head * D
         p_l = p_k.to(tl.pointer_type(LR_TYPE))
         p_lk = p_l
         lr_stride = KV_STRIDE
         lrk_stride = KV_STRIDE
         run_rank, run_key_rank = 0, 0
         if BLOCK_R > 0:
-            segment = tl.load(entry + 4)
+            segment = tl.load(entry + 6)
             run_rank = tl.where(segment >= 0, rank, 0)
             lr = p_lr + tl.maximum(segment, 0) * 2
             lr_stride = tl.multiple_of(tl.load(lr + 1), LR_STEP)
-            p_l = tl.multiple_of(tl.load(lr).to(tl.pointer_type(LR_TYPE)), LR_ALIGN) + tl.load(entry + 5) * lr_stride
+            p_l = tl.multiple_of(tl.load(lr).to(tl.pointer_type(LR_TYPE)), LR_ALIGN) + tl.load(entry + 7) * lr_stride
         if BLOCK_KR > 0:
-            segment = tl.load(entry + 6)
+            segment = tl.load(entry + 8)
             run_key_rank = tl.where(segment >= 0, key_rank, 0)
             lrk = p_lrk + tl.maximum(segment, 0) * 2
             lrk_stride = tl.multiple_of(tl.load(lrk + 1), LR_STEP)
-            p_lk = tl.multiple_of(tl.load(lrk).to(tl.pointer_type(LR_TYPE)), LR_ALIGN) + tl.load(entry + 7) * lrk_stride
+            p_lk = tl.multiple_of(tl.load(lrk).to(tl.pointer_type(LR_TYPE)), LR_ALIGN) + tl.load(entry + 9) * lrk_stride
         middle = begin
         if not WINDOW:
             middle += tl.maximum(tl.minimum(end, visible) - begin, 0) // BLOCK_N * BLOCK_N
