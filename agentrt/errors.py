@@ -85,7 +85,14 @@ class AdapterError(ResourceError):
 
 
 class CacheFullError(ResourceError):
-    """A turn would not fit the KV budget. Raised before anything is reserved."""
+    """A turn would not fit the KV budget. Raised before anything is reserved.
+
+    `needed_bytes` must be free or its session's own for it to fit; 0 where more room in the budget would not help.
+    """
+
+    def __init__(self, message: str, needed_bytes: int = 0) -> None:
+        super().__init__(message)
+        self.needed_bytes = needed_bytes
 
 
 class EngineError(AgentrtError):

@@ -57,7 +57,8 @@ class CacheStore:
         if self.budget_bytes is not None and held + wanted > self.budget_bytes:
             raise CacheFullError(
                 f"KV budget: this turn needs {wanted:,} bytes, {self.budget_bytes - held:,} of {self.budget_bytes:,} "
-                "are free; close or crop a session, lower max_new_tokens, or raise the budget (kv_budget)"
+                "are free; close or crop a session, lower max_new_tokens, or raise the budget (kv_budget)",
+                needed_bytes=wanted,
             )
         granted: list[Runs] = []
         try:

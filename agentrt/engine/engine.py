@@ -13,6 +13,7 @@ import torch
 
 from agentrt.cache.prefix import Identity
 from agentrt.cache.store import CacheStore
+from agentrt.engine.admission import admit
 from agentrt.engine.config import EngineConfig
 from agentrt.engine.costs import choose_ride_rows
 from agentrt.engine.health import EngineHealth, EngineStatus, check_queue, drained, health_of
@@ -21,7 +22,7 @@ from agentrt.engine.session import Session
 from agentrt.engine.stats import EngineStats
 from agentrt.engine.turn import Turn
 from agentrt.engine.work import SessionWork, TurnWork, checked_ids
-from agentrt.errors import EngineClosedError, EngineError, TurnCancelledError, UsageError
+from agentrt.errors import EngineClosedError, EngineError, UsageError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling
@@ -257,7 +258,7 @@ class Engine:
     def kv_bytes(self, work: SessionWork) -> int:
         with self._changed:
             self._check_open()
-            return work.kv_bytes(self._store)
+            return work.sharing.kv_bytes
 
     def close_session(self, work: SessionWork) -> None:
         self._check_thread()
@@ -306,20 +307,8 @@ class Engine:
             return None if self._closed else jobs
 
     def _admit(self) -> None:
-        """Drop cancelled turns; start those whose session is quiet."""
-        for work in self._sessions:
-            turn = work.turn
-            if turn is None:
-                continue
-            if turn.cancelled:
-                turn.undo(TurnCancelledError("the turn was cancelled"))
-            elif work.failure is not None:
-                turn.undo(work.failure)
-            elif not turn.admitted and not work.pending:
-                try:
-                    turn.admit()
-                except BaseException as error:
-                    turn.undo(error)
+        """Drop cancelled turns; start those that can start."""
+        self._stats = self._stats.waited(admit(self._sessions, self._store.budget_bytes))
         self._changed.notify_all()
 
     def _settle(self, jobs: list[Job], logits: list[torch.Tensor | None]) -> None:
@@ -334,7 +323,7 @@ class Engine:
             for job, rows in live:
                 if job.turn is not None and rows is not None and not job.turn.cancelled:
                     try:
-                        job.turn.settle(rows[-1], self._store)
+                        job.turn.settle(rows[-1])
                     except BaseException as error:  # a stop or constraint callable of the caller's
                         job.turn.undo(error)
             self._changed.notify_all()

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from agentrt.engine.admission import num_short_of_room
 from agentrt.engine.work import SessionWork
 from agentrt.errors import QueueFullError
 
@@ -21,6 +22,8 @@ class EngineHealth:
     sessions: int = 0
     waiting: int = 0
     decoding: int = 0
+    waiting_for_room: int = 0
+    """Of the waiting turns, those that the KV budget had no room for yet."""
     owed_passes: int = 0
     """Passes that ended turns left to be run."""
     step_s: float = 0.0
@@ -44,6 +47,7 @@ def health_of(
         sessions=len(sessions),
         waiting=waiting,
         decoding=sum(session.turn is not None for session in sessions) - waiting,
+        waiting_for_room=num_short_of_room(sessions),
         owed_passes=sum(len(session.pending) for session in sessions),
         step_s=0.0 if stepping is None else time.perf_counter() - stepping,
         held_bytes=held_bytes,

@@ -22,6 +22,8 @@ class EngineStats:
     held_bytes: int = 0
     peak_bytes: int = 0
     sessions: int = 0
+    waited_for_room: int = 0
+    """Turns that the KV budget had no room for when they came, but that waited, since others ran."""
     preambles_kept: int = 0
     preambles: tuple[PrefixUse, ...] = ()
     """For each adapter and the path that computed what it read: hits, misses and reused tokens."""
@@ -46,6 +48,10 @@ class EngineStats:
             neutral_rows=self.neutral_rows + neutral,
             repaired_layer_rows=self.repaired_layer_rows + repaired,
         )
+
+    def waited(self, turns: int) -> Self:
+        """The counters after so many more turns have begun to wait for room."""
+        return replace(self, waited_for_room=self.waited_for_room + turns) if turns else self
 
     def at(self, store: CacheStore, sessions: int) -> Self:
         """The counters with what is held now."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import torch
 
 from agentrt.cache.prefix import PreamblePending
-from agentrt.cache.store import CacheStore
 from agentrt.engine.turn import FinishReason, Turn, TurnResult, TurnUsage
-from agentrt.errors import UsageError
+from agentrt.errors import CacheFullError, UsageError
 from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling, sample
 from agentrt.schemes import SharingSession
@@ -42,10 +41,6 @@ class SessionWork:
             self.quiet_since = time.perf_counter()
             self.sharing.quiet()
 
-    def kv_bytes(self, store: CacheStore) -> int:
-        tapes = self.sharing.tapes.values()
-        return sum((t.capacity - t.start) * store.planes[t.plane].spec.row_bytes for t in tapes)
-
 
 @dataclass(eq=False)
 class TurnWork:
@@ -61,6 +56,8 @@ class TurnWork:
     submitted: float = field(default_factory=time.perf_counter)
     passes: deque[Pass] = field(default_factory=deque)
     admitted: bool = False
+    short_of_room: bool = False
+    """It was tried, and the KV budget had no room."""
     cancelled: bool = False
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -93,12 +90,15 @@ class TurnWork:
             self.passes.extend(sharing.begin(self.adapter, self.sampling.max_new_tokens))
         except PreamblePending:
             return  # asked again before the next step
+        except CacheFullError:
+            trajectory.unprocess(known)  # a preamble it had found is given back
+            raise
         self._known = max(known, sharing.reused_preamble)
         self._context = len(trajectory) - self._known
         self._read_rows = sum(each.num_read for each in self.passes if each.path == self.adapter)
         self.admitted = True
 
-    def settle(self, logits: torch.Tensor, store: CacheStore) -> None:
+    def settle(self, logits: torch.Tensor) -> None:
         """Sample the next token from `logits` [vocab], then line up its passes or end the turn."""
         trajectory, sampling = self.session.trajectory, self.sampling
         token_id, logprob = sample(logits, sampling, len(trajectory), sampling.allowed(self.token_ids))
@@ -114,7 +114,7 @@ class TurnWork:
         if reason is None:
             self.passes.extend(self.session.sharing.feed())
         else:
-            self._end(reason, store)
+            self._end(reason)
 
     def undo(self, error: BaseException) -> None:
         """Put session and trajectory back to the turn boundary and report `error`."""
@@ -135,9 +135,9 @@ class TurnWork:
             return "constraint"
         return "length" if len(self.token_ids) == sampling.max_new_tokens else None
 
-    def _end(self, reason: FinishReason, store: CacheStore) -> None:
+    def _end(self, reason: FinishReason) -> None:
         session = self.session
-        kv_bytes = session.kv_bytes(store)
+        kv_bytes = session.sharing.kv_bytes
         session.pending.extend(session.sharing.end())
         if not session.pending:
             session.sharing.quiet()

@@ -9,7 +9,7 @@ from agentrt.cache.layout import Layout
 from agentrt.cache.plane import PlaneSpec
 from agentrt.cache.store import CacheStore
 from agentrt.cache.tape import Tape, reserve
-from agentrt.errors import SchemeError
+from agentrt.errors import CacheFullError, SchemeError
 from agentrt.schemes.preamble import Preamble
 from agentrt.step import Pass
 from agentrt.trajectory import Trajectory
@@ -131,7 +131,9 @@ class SharingSession(ABC):
             fresh = [tape for tape in self._preamble_tapes() if tape.start == tape.end == 0]
             self._preamble.begin(speaker, self._preamble_path, fresh, self._preamble_parent)
             self._reserve(last)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, CacheFullError) and error.needed_bytes:
+                error.needed_bytes += self.kv_bytes
             self.abort()
             raise
         return self._preamble.cut(self._advance())
@@ -196,6 +198,12 @@ class SharingSession(ABC):
     def _reserve(self, last: int) -> None:
         """Take the slots of the turn's tapes up to position `last`, all or (CacheFullError) none."""
         reserve(self._store, [(tape, last) for tape in self._turn_tapes()])
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of all slots its tapes hold, reserved ones included."""
+        planes = self._store.planes
+        return sum((t.capacity - t.start) * planes[t.plane].spec.row_bytes for t in self._tapes.values())
 
     @property
     def tapes(self) -> Mapping[str, Tape]:

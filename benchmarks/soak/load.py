@@ -10,9 +10,12 @@ from agentrt import Runtime, Sampling, TurnCancelledError
 from agentrt.runtime.events import RunFinished, Token, ToolFinished
 from agentrt.runtime.options import CancelToken
 
+CUT_SHORT = ("cancelled", "limit:time")
+"""Ends that hang on the clock: a replay may go further."""
+
 
 class Played(NamedTuple):
-    """An episode: what came of it. `whole` is False where it was cancelled: `sampled` is then a beginning."""
+    """An episode: what came of it. `whole` is False where it was cut short: `sampled` is then a beginning."""
 
     question: str
     seed: int
@@ -77,7 +80,7 @@ class Worker:
             if isinstance(event, Token):
                 sampled.append(event.token_id)
             if isinstance(event, RunFinished):
-                whole = event.status != "cancelled"
+                whole = event.status not in CUT_SHORT
             if isinstance(event, ToolFinished):
                 failed.append(event.failure is not None)
             if close_after is not None and len(sampled) > close_after:

@@ -27,7 +27,11 @@ class HangingTool:
 
 
 def patient(team: Team) -> list[Override]:
-    """Changes to a team: its tools are given up on after half a second, without a retry or an end of the episode."""
+    """Changes to a team: its tools are given up on after half a second, without a retry or an end of the episode.
+
+    Nor does an episode end because the machine is slow.
+    """
     settings = {"timeout_s": 0.5, "retries": 0}
     changes = [Override(("tools", name, key), value, "soak") for name in team.tools for key, value in settings.items()]
-    return [*changes, Override(("limits", "max_tool_errors"), 99, "soak")]
+    limits = {"max_tool_errors": 99, "time_s": 3600}
+    return [*changes, *(Override(("limits", name), value, "soak") for name, value in limits.items())]

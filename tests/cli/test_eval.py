@@ -43,6 +43,23 @@ def test_json_has_a_row_for_each_episode_and_ends_with_the_summary(cli: Any, tin
     assert summary["declared"]["dtype"] == "float32"
 
 
+def test_concurrency_changes_no_episode(cli: Any, tiny: list[str]) -> None:
+    found = []
+    for concurrency in ("1", "4"):
+        result = cli(*tiny, "--benchmark", "mini", "--limit", "6", "--concurrency", concurrency, "--json")
+        assert result.exit_code == 0, result.stderr
+        *rows, _ = (json.loads(line) for line in result.stdout.splitlines())
+        for row in rows:
+            told = row["result"]
+            told["usage"] = {role: (use["turns"], use["generated_tokens"]) for role, use in told["usage"].items()}
+            if found and told["answer_logprob"] is not None:  # packed otherwise, in fp32
+                told["answer_logprob"] = pytest.approx(told["answer_logprob"], abs=1e-4)
+            del told["run_id"], told["timing"]
+        found.append({(row["id"], row["repeat"]): row for row in rows})
+    assert len(found[0]) == 6
+    assert found[0] == found[1]
+
+
 def test_an_interrupted_evaluation_names_its_id_and_goes_on(
     cli: Any, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

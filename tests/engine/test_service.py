@@ -1,6 +1,7 @@
 """The engine as something a program embeds: health, drains, a bounded queue, forks, and memory after it is closed."""
 
 import gc
+import itertools
 import threading
 import time
 import weakref
@@ -152,6 +153,29 @@ def test_bad_input_is_refused_by_type_and_the_engine_goes_on(open_engine):
     engine.close()
     with pytest.raises(EngineClosedError, match="open a new one"):
         engine.session()
+
+
+@pytest.mark.parametrize("scheme", ["pre_lr_shared", "rebase_shared:db", "rebase_shared:auto"])
+def test_a_long_prefill_delays_a_running_token_by_at_most_one_chunk(open_engine, scheme):
+    chunk = 256
+    engine = open_engine(scheme, max_context=2400, max_step_tokens=chunk)
+    running, arriving = engine.session(), engine.session()
+    seen = []
+    late = []
+
+    def note(generated):
+        stats = engine.stats()
+        seen.append((stats.steps, stats.prefill_rows + stats.neutral_rows))
+        if len(generated) == 3:
+            late.append(arriving.turn("action", [7] * 2000, Sampling(max_new_tokens=2)))
+        return False
+
+    turn = running.turn("plan", [1, 2, 3], Sampling(max_new_tokens=30, stop=note))
+    assert len(turn.result.token_ids) == 30
+    assert len(late[0].result.token_ids) == 2
+    between = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(seen)]
+    assert all(steps == 1 and rows <= chunk for steps, rows in between)
+    assert sum(rows for _, rows in between) >= 2000, "it was read while the other one wrote"
 
 
 def test_a_hundred_engines_leave_no_memory_thread_or_file_behind(tmp_path):
