@@ -4,7 +4,8 @@ AgentrtError                  exit code 1; all others derive from it
 ├── UsageError                exit code 2; also a ValueError
 │   ├── ConfigError           a YAML or settings file: carries every problem with file:line:col
 │   ├── DataError             a row of a dataset, corpus or trajectory file
-│   └── SchemeError           a scheme or option that does not exist, or that these adapters do not allow
+│   ├── SchemeError           a scheme or option that does not exist, or that these adapters do not allow
+│   └── RunBusyError          a run folder that another process is working on
 ├── ToolHealthError           exit code 4; a tool cannot work, since its key is not set
 ├── ResourceError             exit code 5
 │   ├── BackboneError         a model that is missing, damaged or of an unsupported family
@@ -62,6 +63,10 @@ class DataError(UsageError):
 
 class SchemeError(UsageError):
     """Unknown scheme or option, or one that these adapters do not allow."""
+
+
+class RunBusyError(UsageError):
+    """Another process, or another run of this one, works on the run folder. Nothing in it was touched."""
 
 
 class ToolHealthError(AgentrtError):

@@ -93,6 +93,7 @@ class ScriptedUsage:
     reused_tokens: int
     recomputed_tokens: int
     generated_tokens: int
+    reconstructed_tokens: int = 0
     ttft_s: float = 0.0
     submit_to_first_token_s: float = 0.0
     decode_tokens_per_s: float = 0.0

@@ -17,7 +17,8 @@ HEAVY = ("torch", "transformers", "peft", "langgraph", "pydantic", "numpy", "yam
 NAMES = {
     *("Runtime", "Team", "EpisodeResult", "CancelToken"),
     *("Engine", "EngineConfig", "EngineHealth", "Session", "Turn", "TurnResult", "Sampling", "SCHEMES"),
-    *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError", "ToolHealthError"),
+    *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError", "RunBusyError"),
+    "ToolHealthError",
     *("ResourceError", "BackboneError", "AdapterError", "CacheFullError"),
     *("EngineError", "EngineClosedError", "ForkedError", "QueueFullError", "TurnCancelledError"),
 }

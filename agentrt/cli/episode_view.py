@@ -97,6 +97,7 @@ class EpisodeView:
                 usage.turns,
                 usage.reused_tokens,
                 usage.recomputed_tokens,
+                usage.reconstructed_tokens,
                 usage.generated_tokens,
                 f"{usage.ttft_s * 1000:.0f} ms",
                 f"{usage.decode_tokens_per_s:.1f}",
@@ -104,7 +105,7 @@ class EpisodeView:
             )
             for role, usage in event.usage.items()
         ]
-        columns = ("role", "turns", "reused", "recomputed", "generated", "TTFT", "tokens/s", "KV")
+        columns = ("role", "turns", "reused", "recomputed", "rebuilt", "generated", "TTFT", "tokens/s", "KV")
         out.table(columns, rows, right=columns[1:])
         out.say(
             f"tools: {health.calls} calls, {health.misses} misses, {health.retries} retries, {health.failed} failed"

@@ -33,7 +33,7 @@ def show(
 
     from agentrt.cli.episode_view import EpisodeView
     from agentrt.cli.log_page import page
-    from agentrt.cli.turn_costs import bar, cost, read_of
+    from agentrt.cli.turn_costs import MARKS, Read, bar, cost, read_of
     from agentrt.config.sections import DialectConfig
     from agentrt.runtime.events import TurnFinished, to_json
     from agentrt.runtime.runlog import read_run
@@ -53,6 +53,7 @@ def show(
     turns = [event for event in events if isinstance(event, TurnFinished)]
     most = max((read_of(event).total for event in turns), default=1)
     rows = [(event.turn, event.role, event.emits, bar(read_of(event), most), *cost(event)) for event in turns]
-    out.say("\ntokens read by each turn: = reused, # recomputed, + new", style="dim")
-    columns = ("turn", "role", "field", "read", "reused", "recomputed", "new", "generated", "TTFT", "KV")
+    legend = ", ".join(f"{mark} {part}" for mark, part in zip(MARKS, Read._fields, strict=True))
+    out.say(f"\ntokens of each turn: {legend}", style="dim")
+    columns = ("turn", "role", "field", "read", *Read._fields, "generated", "TTFT", "KV")
     out.table(columns, rows, right=("turn", *columns[4:]))

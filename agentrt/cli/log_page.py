@@ -22,9 +22,10 @@ _PARTS: Final = Read._fields
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1d2430; --dim: #5b6575; --paper: #ffffff; --card: #f3f5f8; --line: #d5dae2;
-  --bad: #b3261e; --reused: #5b8def; --recomputed: #d9822b; --new: #8a94a6; }
+  --bad: #b3261e; --reused: #5b8def; --recomputed: #d9822b; --reconstructed: #9b6bd3; --new: #8a94a6; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e8ef; --dim: #9aa5b5; --paper: #14181f; --card: #1e242d;
-  --line: #343c48; --bad: #ff8a80; --reused: #6f9ff5; --recomputed: #e59a4c; --new: #75808f; } }
+  --line: #343c48; --bad: #ff8a80; --reused: #6f9ff5; --recomputed: #e59a4c; --reconstructed: #b48be6;
+  --new: #75808f; } }
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.3rem; } h2 { font-size: 1rem; margin: 2rem 0 .5rem; }
@@ -36,7 +37,7 @@ h1 { font-size: 1.3rem; } h2 { font-size: 1rem; margin: 2rem 0 .5rem; }
 .failed { border-left-color: var(--bad) !important; } .failed .why { color: var(--bad); font-weight: 600; }
 .bar { display: flex; height: .7rem; margin: .4rem 0 .1rem; min-width: 2px; }
 .bar span { display: block; } .reused { background: var(--reused); } .recomputed { background: var(--recomputed); }
-.new { background: var(--new); }
+.reconstructed { background: var(--reconstructed); } .new { background: var(--new); }
 .key span { display: inline-block; width: .8rem; height: .8rem; margin: 0 .3rem 0 1rem; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; } th, td { padding: .2rem .8rem .2rem 0;
   border-bottom: 1px solid var(--line); text-align: right; } th:first-child, td:first-child { text-align: left; }
@@ -90,9 +91,9 @@ def _end(finished: RunFinished | None) -> str:
 
 
 def _legend() -> str:
-    said = ("reused from a cache", "recomputed", "new context")
+    said = ("reused from a cache", "recomputed", "reconstructed by the base path", "new context")
     keys = (f'<span class="{part}"></span>{what}' for part, what in zip(_PARTS, said, strict=True))
-    return f'<p class="key note">Tokens that each turn read:{"".join(keys)}</p>'
+    return f'<p class="key note">Tokens of each turn:{"".join(keys)}</p>'
 
 
 def _item(event: Event, roles: Mapping[str, int], most: int) -> str:
@@ -123,8 +124,9 @@ def _turn(event: TurnFinished, hue: int, most: int) -> str:
         f'<span class="{part}" style="width:{100 * tokens / max(most, 1):.2f}%" title="{tokens} {part}"></span>'
         for part, tokens in zip(_PARTS, read, strict=True)
     )
-    reused, recomputed, new, generated, ttft, kv = cost(event)
-    told = f"{reused} reused, {recomputed} recomputed, {new} new, {generated} generated · TTFT {ttft} · KV {kv}"
+    reused, recomputed, reconstructed, new, generated, ttft, kv = cost(event)
+    read_told = f"{reused} reused, {recomputed} recomputed, {reconstructed} reconstructed, {new} new"
+    told = f"{read_told}, {generated} generated · TTFT {ttft} · KV {kv}"
     cut = " (cut off)" if event.finish_reason == "length" else ""
     head = f"turn {event.turn}, step {event.step} · <b>{escape(event.role)}</b> {escape(event.emits)}{cut}"
     text = f'<div class="text">{escape(event.text)}</div><div class="bar">{parts}</div><div class="head">{told}</div>'
@@ -136,9 +138,12 @@ def _card(kind: str, head: str, inside: str, style: str = "") -> str:
 
 
 def _table(finished: RunFinished) -> str:
-    names = ("role", "turns", "reused", "recomputed", "generated", "TTFT", "KV")
+    names = ("role", "turns", "reused", "recomputed", "reconstructed", "generated", "TTFT", "KV")
     rows: Iterable[tuple[object, ...]] = (
-        (role, u.turns, u.reused_tokens, u.recomputed_tokens, u.generated_tokens, _ms(u.ttft_s), size(u.kv_bytes))
+        (
+            *(role, u.turns, u.reused_tokens, u.recomputed_tokens, u.reconstructed_tokens, u.generated_tokens),
+            *(_ms(u.ttft_s), size(u.kv_bytes)),
+        )
         for role, u in finished.usage.items()
     )
     head = "".join(f"<th>{name}</th>" for name in names)

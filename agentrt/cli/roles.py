@@ -40,6 +40,11 @@ def check(
     loaded = _load(team, scheme, sets)
     if problems := check_scheme(loaded, {name: kind.option_names() for name, kind in SCHEMES.items()}):
         raise ConfigError(problems)
+    from agentrt.cli.served import check_served
+    from agentrt.config.problems import in_order
+
+    if problems := check_served(loaded):
+        raise ConfigError(in_order(problems))
     out = Output(as_json=as_json, quiet=quiet)
     counts = {"roles": len(loaded.roles), "tools": len(loaded.tools), "nodes": len(loaded.flow.nodes)}
     out.record({"event": "team_checked", "team": loaded.name, "file": loaded.source, **counts})

@@ -319,7 +319,7 @@ class Engine:
                 self._scheduler.done(job)
                 job.session.rest(job.turn)
                 if job.turn is not None:
-                    job.turn.rows += job.run.num_read
+                    job.turn.count(job.run)
             for job, rows in live:
                 if job.turn is not None and rows is not None and not job.turn.cancelled:
                     try:

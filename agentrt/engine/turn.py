@@ -20,7 +20,9 @@ class TurnUsage:
     reused_tokens: int
     """Earlier tokens whose cache the turn read as it was."""
     recomputed_tokens: int
-    """Rows run for tokens that were (or, by the neutral pass, are) processed a second time, in some layers at least."""
+    """Rows run for tokens that were processed before, in some layers at least, so that this turn could read them."""
+    reconstructed_tokens: int
+    """Rows of the base path over tokens that another path had read or reads: run for the turn, or owed at its end."""
     generated_tokens: int
     ttft_s: float
     """From the session being quiet (outstanding passes done) to the first token."""

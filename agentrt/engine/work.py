@@ -64,8 +64,12 @@ class TurnWork:
     _context: int = 0
     _known: int = 0
     _read_rows: int = 0
-    rows: int = 0
+    _first_rebuilt: int = 0
+    """Context that the base path alone reads."""
+    _rows: int = 0
     """Tokens run for this turn, whatever the path."""
+    _rebuilt_rows: int = 0
+    """Of these, those of passes that only bring a shared cache up to date."""
     _quiet: float = 0.0
     _first: float = 0.0
 
@@ -96,7 +100,13 @@ class TurnWork:
         self._known = max(known, sharing.reused_preamble)
         self._context = len(trajectory) - self._known
         self._read_rows = sum(each.num_read for each in self.passes if each.path == self.adapter)
+        self._first_rebuilt = max(0, self._context - sum(each.num_read for each in self.passes if not each.rebuild))
         self.admitted = True
+
+    def count(self, run: Pass) -> None:
+        """Note a pass of this turn that has run."""
+        self._rows += run.num_read
+        self._rebuilt_rows += len(run) if run.rebuild else 0
 
     def settle(self, logits: torch.Tensor) -> None:
         """Sample the next token from `logits` [vocab], then line up its passes or end the turn."""
@@ -144,11 +154,15 @@ class TurnWork:
         session.turn = None
         generated = len(self.token_ids)
         owed = sum(len(each) for each in session.pending)
+        owed_rebuilds = sum(len(each) for each in session.pending if each.rebuild)
+        reconstructed = self._rebuilt_rows + owed_rebuilds - self._first_rebuilt
+        again = self._rows + owed - self._context - (generated - 1)
         decode_s = time.perf_counter() - self._first
         usage = TurnUsage(
             context_tokens=self._context,
             reused_tokens=self._known - max(0, self._read_rows - self._context),
-            recomputed_tokens=self.rows + owed - self._context - (generated - 1),
+            recomputed_tokens=again - reconstructed,
+            reconstructed_tokens=reconstructed,
             generated_tokens=generated,
             ttft_s=self._first - self._quiet,
             submit_to_first_token_s=self._first - self.submitted,

@@ -4,17 +4,20 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
 from peft.utils.other import get_pattern_key
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from agentrt.errors import AdapterError
 from agentrt.model.lowrank import PROJECTIONS, LowRank, Site, from_peft
+
+T = TypeVar("T")
 
 _REFUSED: Final = {
     "use_dora": "DoRA rescales the base weights per adapter; retrain with use_dora=False",
@@ -81,9 +84,7 @@ def read_adapter(
     pairs: dict[Site, dict[str, torch.Tensor]] = {}
     paths: dict[Site, str] = {}
     for key, tensor in tensors.items():
-        match = _KEY.fullmatch(key)
-        if match is None or match["projection"] not in PROJECTIONS:
-            raise refuse(f"tensor {key!r} is not LoRA on one of {', '.join(PROJECTIONS)}; retrain with those targets")
+        match = _match(key, refuse)
         site = Site(int(match["layer"]), match["projection"])
         pairs.setdefault(site, {})[match["matrix"]] = tensor
         paths[site] = match["path"]
@@ -112,6 +113,36 @@ def read_adapter(
     if invocation:
         digest.update(f"invocation:{invocation}".encode())
     return AdapterFile(weights, digest.hexdigest(), invocation)
+
+
+def check_adapter(name: str, folder: Path) -> tuple[int, ...]:
+    """Check what can be checked of adapter `name` without a weight or a backbone; the tokens that activate it, if any.
+
+    Reads the configuration and the names and shapes of the tensors. Raises AdapterError, as `read_adapter` would, for
+    a feature that is not served, a target that takes no adapter, or an A and B of different ranks.
+    """
+
+    def refuse(what: str) -> AdapterError:
+        return AdapterError(f"adapter {name!r} ({folder}): {what}")
+
+    config = _read_config(folder, refuse)
+    ranks: dict[str, dict[str, int]] = {}
+    for key, shape in _read_shapes(folder, refuse).items():
+        match = _match(key, refuse)
+        ranks.setdefault(match["path"], {})[match["matrix"]] = shape[match["matrix"] == "B"]
+    for path, pair in ranks.items():
+        if pair.keys() != {"A", "B"}:
+            raise refuse(f"{path} has only lora_{next(iter(pair))}; the file is damaged, save the adapter again")
+        if pair["A"] != pair["B"]:
+            raise refuse(f"{path} has A of rank {pair['A']} and B of rank {pair['B']}; save the adapter again")
+    return _invocation(config, refuse)
+
+
+def _match(key: str, refuse: Any) -> re.Match[str]:
+    match = _KEY.fullmatch(key)
+    if match is None or match["projection"] not in PROJECTIONS:
+        raise refuse(f"tensor {key!r} is not LoRA on one of {', '.join(PROJECTIONS)}; retrain with those targets")
+    return match
 
 
 def _read_config(folder: Path, refuse: Any) -> dict[str, Any]:
@@ -145,12 +176,24 @@ def _invocation(config: Mapping[str, Any], refuse: Any) -> tuple[int, ...]:
     return tuple(tokens)
 
 
+def _read_shapes(folder: Path, refuse: Any) -> dict[str, list[int]]:
+    def shapes(path: Path) -> dict[str, list[int]]:
+        with safe_open(path, "pt") as file:
+            return {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118 - no mapping
+
+    return _read_weights(folder, refuse, shapes)
+
+
 def _read_tensors(folder: Path, refuse: Any) -> dict[str, torch.Tensor]:
+    return _read_weights(folder, refuse, load_file)
+
+
+def _read_weights(folder: Path, refuse: Any, read: Callable[[Path], T]) -> T:
     path = folder / "adapter_model.safetensors"
     if not path.is_file():
         raise refuse("no adapter_model.safetensors there; save the adapter with safe_serialization")
     try:
-        return load_file(path)
+        return read(path)
     except Exception as error:  # safetensors raises a bare Exception subclass of its own
         raise refuse(f"adapter_model.safetensors cannot be read ({error}); copy or save it again") from None
 

@@ -25,6 +25,7 @@ from agentrt.runtime.options import ResumeOptions, RunOptions
 from agentrt.runtime.ports import Engine
 from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.runfolder import RunFolder, place_to_go_on
+from agentrt.runtime.runlock import lock_run
 from agentrt.runtime.running import Runs
 from agentrt.runtime.saved import Resources, SavedTeam, find_run
 from agentrt.runtime.state import RunContext
@@ -149,7 +150,8 @@ class Runtime:
 
         `at_turn`: instead, begin a new run with the first so many turns of that one; only then may the scheme differ.
         The caches are rebuilt first, so that the tokens are those of a run that was never interrupted.
-        Raises UsageError for a run that has ended, or that had another team or other weights.
+        Raises UsageError for a run that has ended, or that had another team or other weights, RunBusyError for one that
+        somebody else is working on.
         """
         return self._resumed_job(run, at_turn, options, stream_tokens=tokens).events()
 
@@ -228,6 +230,8 @@ class Runtime:
         found = find_run(run, self._out)
         saved, out = found.saved, self._out or found.folder.parent
         saved.saved_team.check(self.team)
+        if at_turn is None:
+            lock_run(found.folder).release()  # refused before a model is loaded
         place = place_to_go_on(found, self._flow, at_turn)
         engine = self.engine
         self._check_adapters(engine, saved.adapters)
@@ -252,7 +256,7 @@ class Runtime:
 
         def open_folder() -> RunFolder:
             if at_turn is None:
-                return RunFolder.reopen(found.folder)
+                return RunFolder.reopen(found, self._flow)
             assert place is not None
             header = self._header(started, saved.note)
             return RunFolder.fork(out / started.run_id, header, started, found, place)

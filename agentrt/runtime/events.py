@@ -43,6 +43,8 @@ class TurnFacts(_Event):
     context_tokens: int
     reused_tokens: int
     recomputed_tokens: int
+    reconstructed_tokens: int = 0
+    """Left out by logs of before it was counted apart: there it is part of `recomputed_tokens`."""
     generated_tokens: int
     ttft_s: float
     submit_to_first_token_s: float
@@ -56,6 +58,7 @@ class RoleUsage(_Event):
     turns: int = 0
     reused_tokens: int = 0
     recomputed_tokens: int = 0
+    reconstructed_tokens: int = 0
     generated_tokens: int = 0
     ttft_s: float = 0.0
     decode_s: float = 0.0

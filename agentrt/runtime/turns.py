@@ -101,6 +101,7 @@ def add_turn(usage: RoleUsage, facts: TurnFacts) -> RoleUsage:
         turns=turns,
         reused_tokens=usage.reused_tokens + facts.reused_tokens,
         recomputed_tokens=usage.recomputed_tokens + facts.recomputed_tokens,
+        reconstructed_tokens=usage.reconstructed_tokens + facts.reconstructed_tokens,
         generated_tokens=generated,
         ttft_s=(usage.ttft_s * usage.turns + facts.ttft_s) / turns,
         decode_s=decode_s,

@@ -1,7 +1,7 @@
 """What every sharing scheme is: a frozen set of options, the planes it needs, and the passes of a turn."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
@@ -41,18 +41,22 @@ class Scheme(ABC):
 
     def allow(self, layout: Layout) -> None:
         """Raise SchemeError where these adapters are not allowed: of the wrong kind, or by `check`."""
-        for name in layout.ranks:
-            if name in layout.invocations and not self.activated:
+        self.allow_kinds(layout.ranks, layout.invocations)
+        self.check(layout)
+
+    def allow_kinds(self, names: Iterable[str], invocations: Mapping[str, tuple[int, ...]]) -> None:
+        """Raise SchemeError for adapters of the wrong kind; `invocations` as in `Layout`."""
+        for name in names:
+            if name in invocations and not self.activated:
                 raise SchemeError(
                     f"scheme {self.name!r}: adapter {name!r} is activated LoRA (alora_invocation_tokens); use the "
                     "scheme alora, or an adapter trained without it"
                 )
-            if self.activated and name not in layout.invocations:
+            if self.activated and name not in invocations:
                 raise SchemeError(
                     f"scheme {self.name!r}: adapter {name!r} is no activated LoRA; train it with "
                     "alora_invocation_tokens, or use another scheme, e.g. neutral_prefix"
                 )
-        self.check(layout)
 
     @abstractmethod
     def check(self, layout: Layout) -> None:

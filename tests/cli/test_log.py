@@ -56,7 +56,7 @@ def test_the_terminal_shows_turns_failures_and_where_tokens_came_from(cli: Any, 
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert "1 plan thought I look." in lines
     assert "Search observes FAILED (quota): Search failed (quota). Try another action." in lines
-    assert "turn role field read reused recomputed new generated TTFT KV" in lines
+    assert "turn role field read reused recomputed reconstructed new generated TTFT KV" in lines
     first = next(line.split() for line in lines if line.startswith("1 plan thought +"))
     assert set(first[3]) == {"+"}
     assert any(line.startswith("2 plan action =") for line in lines)
@@ -84,7 +84,7 @@ def test_the_page_shows_the_run_and_needs_no_other_file(cli: Any, run: Path, tmp
     bars = [attrs for tag, attrs in page.tags if tag == "div" and attrs.get("class") == "bar"]
     assert len(bars) == len(SCRIPT)
     parts = [attrs for tag, attrs in page.tags if tag == "span" and "width" in (attrs.get("style") or "")]
-    assert len(parts) == 3 * len(SCRIPT)
+    assert len(parts) == 4 * len(SCRIPT)
 
 
 def test_a_run_that_was_killed_is_shown_as_far_as_it_came(cli: Any, run: Path, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from agentrt.config.schema import team_schema
 
@@ -22,6 +24,12 @@ flow:
 """
 
 
+def save_lora(folder: Path, module: str, rank_a: int = 8, rank_b: int = 8) -> None:
+    key = f"base_model.model.model.layers.0.{module}.lora_"
+    tensors = {f"{key}A.weight": torch.zeros(rank_a, 4), f"{key}B.weight": torch.zeros(4, rank_b)}
+    save_file(tensors, folder / "adapter_model.safetensors")
+
+
 @pytest.fixture
 def team(tmp_path: Path) -> Path:
     adapter = tmp_path / "adapters" / "solver"
@@ -33,7 +41,7 @@ def team(tmp_path: Path) -> Path:
         "target_modules": ["v_proj", "q_proj"],
     }
     (adapter / "adapter_config.json").write_text(json.dumps(config))
-    (adapter / "adapter_model.safetensors").write_bytes(b"1234")
+    save_lora(adapter, "self_attn.v_proj")
     file = tmp_path / "team.yaml"
     file.write_text(TEAM)
     return file
@@ -64,6 +72,52 @@ def test_a_broken_team_ends_with_2_and_the_place(cli: Any, team: Path, old: str,
     assert says in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"use_dora": True}, "use_dora: DoRA rescales the base weights per adapter; retrain with use_dora=False"),
+        ({"bias": "all"}, "bias='all': trained biases differ per adapter; retrain with bias='none'"),
+        ({"alora_invocation_tokens": [3]}, "is activated LoRA (alora_invocation_tokens); use the scheme alora"),
+    ],
+)
+def test_an_adapter_that_is_not_served_is_told_before_a_weight_is_loaded(
+    cli: Any, team: Path, config: dict[str, Any], says: str
+) -> None:
+    file = team.parent / "adapters" / "solver" / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **config}))
+    result = cli("roles", "check", str(team))
+    assert result.exit_code == 2
+    assert "team.yaml:4:21: " in result.stderr
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "ranks", "says"),
+    [
+        ("self_attn.rotary", (8, 8), "is not LoRA on one of q_proj"),
+        ("mlp.up_proj", (8, 4), "has A of rank 8 and B of rank 4"),
+    ],
+)
+def test_targets_and_ranks_are_read_from_the_names_and_shapes_of_the_weights(
+    cli: Any, team: Path, module: str, ranks: tuple[int, int], says: str
+) -> None:
+    save_lora(team.parent / "adapters" / "solver", module, *ranks)
+    result = cli("roles", "check", str(team))
+    assert result.exit_code == 2
+    assert "team.yaml:4:21: " in result.stderr
+    assert says in result.stderr
+
+
+def test_values_of_scheme_options_are_checked(cli: Any, team: Path) -> None:
+    team.write_text(TEAM.replace("schedule: lp", "schedule: never"))
+    result = cli("roles", "check", str(team))
+    assert result.exit_code == 2
+    assert "team.yaml:2:" in result.stderr
+    assert "unknown schedule 'never'; known: auto, lp, db, fused" in result.stderr
+    wrong = cli("roles", "check", str(team), "--scheme", "alora")
+    assert "adapter 'solver' is no activated LoRA" in wrong.stderr
+
+
 def test_the_scheme_of_the_command_line_is_checked_too(cli: Any, team: Path) -> None:
     result = cli("roles", "check", str(team), "--scheme", "pre_lr_shard")
     assert result.exit_code == 2
@@ -83,7 +137,7 @@ def test_roles_are_shown_with_what_their_adapters_are(cli: Any, team: Path) -> N
         "rank": 8,
         "alpha": 16,
         "targets": "q_proj+v_proj",
-        "bytes": 4,
+        "bytes": (team.parent / "adapters" / "solver" / "adapter_model.safetensors").stat().st_size,
     }
     node = next(line for line in lines if line["event"] == "node" and line["name"] == "judge")
     assert node["next"] == {"right": "end", "wrong": "think"}

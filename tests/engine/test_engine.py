@@ -46,6 +46,18 @@ VARIANTS = [
     "rebase_shared:lp,lp_at=handover/qkvo",
 ]
 READS_ALL = ("non_shared", "base_shared", "own_kv", "neutral_prefix:early")
+REBUILT = {
+    "rebase_shared:lp": 6 + 2,
+    "rebase_shared:db": 6 + 2,
+    "rebase_shared:db,pivot=plan": 6 + 2,
+    "rebase_shared:fused": 13,  # of the turn before; its own rows are the next turn's
+    "rebase_shared:auto": 1 + 6 + 2,  # one more than the 4 rows of each of three decode steps was left to it
+    "rebase_shared:auto,adapted_tail=3,pivot=plan": 3 + 2,
+    "rebase_shared:lp,lp_at=handover": 13,
+    "neutral_prefix:question": 6 + 2,
+    "neutral_prefix:full,schedule=auto": 1 + 2,
+}
+"""Rows of the base path in the second turn of 6 new tokens and 3 generated ones, after one of 10 and 4."""
 SELECTIVE = ("droidspeak:layers=1-2", "droidspeak_scattered:layers=0+2", "cacheblend", "relay_caching:layers=0-2")
 
 pytestmark = pytest.mark.parametrize("scheme", VARIANTS)
@@ -93,9 +105,8 @@ def test_usage_counts_what_was_read_and_what_was_read_again(open_engine, scheme)
     usage = session.turn("action", [2] * 5, Sampling(max_new_tokens=3)).result.usage
     assert usage.context_tokens == 6  # five new ones and plan's last
     again = dict.fromkeys(READS_ALL + SELECTIVE, 13)
-    again |= dict.fromkeys(["rebase_shared:lp", "rebase_shared:db", "neutral_prefix:question"], 6 + 2)
-    if not scheme.startswith(("rebase_shared", "neutral_prefix")) or scheme in again:
-        assert usage.recomputed_tokens == again.get(scheme, 0)
+    assert usage.recomputed_tokens == again.get(scheme, 0)
+    assert usage.reconstructed_tokens == REBUILT.get(scheme, 0)
     assert usage.reused_tokens == (0 if scheme in READS_ALL + SELECTIVE else 13)
     assert usage.generated_tokens == 3
     assert 0 < usage.ttft_s <= usage.submit_to_first_token_s

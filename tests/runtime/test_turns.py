@@ -19,6 +19,7 @@ class Facts:
             context_tokens=2,
             reused_tokens=10,
             recomputed_tokens=1,
+            reconstructed_tokens=2,
             generated_tokens=self.generated,
             ttft_s=self.ttft_s,
             submit_to_first_token_s=1.0,
@@ -32,6 +33,7 @@ def test_turns_add_up_to_sums_means_pooled_rates_and_peaks() -> None:
     for facts in (Facts(10, 0.1, 10.0, 300), Facts(30, 0.3, 30.0, 200), Facts(1, 0.2, 0.0, 100)):
         usage = add_turn(usage, facts.facts())
     assert (usage.turns, usage.reused_tokens, usage.recomputed_tokens, usage.generated_tokens) == (3, 30, 3, 41)
+    assert usage.reconstructed_tokens == 6
     assert usage.ttft_s == pytest.approx(0.2)
     assert usage.decode_tokens_per_s == pytest.approx((9 + 29) / (9 / 10 + 29 / 30))
     assert usage.kv_bytes == 300
