@@ -27,7 +27,7 @@ from agentrt.evaluate.replay.result import judge, to_record
 from agentrt.evaluate.replay.trace import Trace, build_trace, random_contexts
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
-from agentrt.model.tiny import TinyFamily, tiny_model
+from agentrt.model.tiny import TinyFamily, tiny_adapter, tiny_model
 from agentrt.schemes import Scheme
 from agentrt.schemes.full_shared import FullShared
 from agentrt.schemes.make import make_scheme
@@ -366,6 +366,20 @@ def test_a_named_scheme_that_the_adapters_do_not_allow_is_an_error_and_in_all_is
     maps = ridge.declared["options"]["maps"]
     assert maps.startswith("fitted-on-256-random-tokens")
     assert Path(maps).name == maps
+
+
+def test_activated_adapters_are_refused_because_random_tokens_never_invoke_them(tmp_path: Path) -> None:
+    model = tiny_model(layers=2)
+    config = TraceConfig.load("react")
+    folders = {
+        agent: tiny_adapter(model, tmp_path / agent, seed=seed, alora_invocation_tokens=[7, 8])
+        for seed, agent in enumerate(config.agents)
+    }
+    backbone = Backbone(model)
+    with pytest.raises(SchemeError, match="random tokens hold none; measure them with `agentrt eval`"):
+        next(iter(run_replay(backbone, ReplayPlan(config, "react", schemes="alora", adapters=folders))))
+    with pytest.raises(UsageError, match=r"--schemes core: no scheme can replay these adapters; .*activated"):
+        next(iter(run_replay(backbone, ReplayPlan(config, "react", schemes="core", adapters=folders))))
 
 
 def test_random_adapters_are_what_peft_would_load(tmp_path: Path) -> None:

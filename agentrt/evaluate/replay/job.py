@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrt.engine.costs import measure_ride_rows
-from agentrt.errors import SchemeError
+from agentrt.errors import SchemeError, UsageError
 from agentrt.evaluate.replay.check import Check, Checker
 from agentrt.evaluate.replay.contestant import EngineContestant
 from agentrt.evaluate.replay.declare import declare, describe_machine
@@ -68,7 +68,7 @@ def find_entrants(backbone: Backbone, plan: ReplayPlan, variant: Variant, folder
     """The schemes of a variant with their adapters. Files that the schemes then need lie in `folder`.
 
     A scheme that takes maps and names no file has some fitted here. Raises SchemeError for a scheme asked for by
-    name that these adapters do not allow.
+    name that these adapters do not allow, UsageError where none of a group may take part.
     """
     entrants: list[Entrant] = []
     left_out: list[LeftOut] = []
@@ -81,12 +81,19 @@ def find_entrants(backbone: Backbone, plan: ReplayPlan, variant: Variant, folder
                 scheme = fit_maps(scheme, backbone, adapters, folder, seed=plan.seed)
             scheme = scheme.fitted(backbone.content_hash, adapters.hashes)
             scheme.allow(backbone.layout(adapters))
+            if adapters.invocations:
+                raise SchemeError(
+                    f"{label}: activated adapters act from their invocation on, and a trace's random tokens hold none; "
+                    "measure them with `agentrt eval`"
+                )
         except SchemeError as error:
             if not is_group(plan.schemes):
                 raise
             left_out.append(LeftOut(label, str(error), variant.group))
         else:
             entrants.append(Entrant(label, scheme, adapters))
+    if not entrants:
+        raise UsageError(f"--schemes {plan.schemes}: no scheme can replay these adapters; {left_out[-1].reason}")
     return Field(entrants, left_out, sets.source)
 
 
