@@ -8,7 +8,16 @@ import typer
 
 from agentrt.cli.options import Device, Json, Offline, Quiet, Seed, Sets, TeamName, Threads, Verbose, resolve_settings
 from agentrt.cli.output import Output
-from agentrt.cli.samples import Corpus, Limit, Questions, SampleFiles, Trajectories, read_samples
+from agentrt.cli.samples import (
+    AdapterFolders,
+    Corpus,
+    Limit,
+    Questions,
+    SampleFiles,
+    Trajectories,
+    adapter_folders,
+    read_samples,
+)
 
 if TYPE_CHECKING:
     from agentrt.evaluate.drift.job import Drift
@@ -30,7 +39,12 @@ def drift(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write the result as JSON here too.")
     ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option("--rows", metavar="FILE", help="Keep each trajectory here (JSONL), and go on where it ends."),
+    ] = None,
     team: TeamName = None,
+    adapters: AdapterFolders = None,
     device: Device = None,
     threads: Threads = None,
     seed: Seed = None,
@@ -53,11 +67,12 @@ def drift(
     named.check()
     flags = {"team": team, "seed": seed, "offline": offline, "device": device, "threads": threads}
     resolved = resolve_settings(flags, sets)
-    settings, crew = resolved.settings, resolved.load_team()
+    settings, crew = resolved.settings, resolved.load_team(need_adapters=adapters is None)
+    folders = adapter_folders(crew, adapters)
 
     from agentrt.evaluate.drift.schemes import parse_drift_schemes
 
-    parse_drift_schemes(schemes, tuple(crew.adapters()))  # what is misspelled is refused before a model is loaded
+    parse_drift_schemes(schemes, tuple(folders))  # what is misspelled is refused before a model is loaded
     from agentrt.cli.backbone import load_backbone
     from agentrt.evaluate.drift.job import run_drift
     from agentrt.evaluate.drift.result import declare_drift, draw, to_record
@@ -68,15 +83,15 @@ def drift(
         report = silent if quiet else bar
         backbone = load_backbone(crew, settings, dtype)
         samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report)
-        adapters = backbone.load_adapters(crew.adapters())
-        found = run_drift(backbone, adapters, samples, schemes=schemes, report=report)
-    record = to_record(found, declare_drift(backbone, adapters, settings.seed))
+        loaded = backbone.load_adapters(folders)
+        found = run_drift(backbone, loaded, samples, schemes=schemes, rows=rows, report=report)
+    record = to_record(found, declare_drift(backbone, loaded, settings.seed))
     output.record(record)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    for label, reason in found.left_out:
-        output.say(f"left out {label}: {reason}")
+    for each in found.left_out:
+        output.say(f"left out {each.label}: {each.reason}")
     _show(output, found, record)
     if plot is not None:
         output.say(f"drew {draw(found.geometry, plot / 'drift.png')}")

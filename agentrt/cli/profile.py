@@ -7,7 +7,16 @@ import typer
 
 from agentrt.cli.options import Device, Json, Offline, Quiet, Seed, Sets, TeamName, Threads, Verbose, resolve_settings
 from agentrt.cli.output import Output
-from agentrt.cli.samples import Corpus, Limit, Questions, SampleFiles, Trajectories, read_samples
+from agentrt.cli.samples import (
+    AdapterFolders,
+    Corpus,
+    Limit,
+    Questions,
+    SampleFiles,
+    Trajectories,
+    adapter_folders,
+    read_samples,
+)
 
 
 def profile(
@@ -30,6 +39,7 @@ def profile(
         Path, typer.Option("--out", metavar="DIR", help="Where layers.json or ridge.safetensors goes.")
     ] = Path("runs/profile"),
     team: TeamName = None,
+    adapters: AdapterFolders = None,
     device: Device = None,
     threads: Threads = None,
     seed: Seed = None,
@@ -50,7 +60,8 @@ def profile(
     named.check()
     flags = {"team": team, "seed": seed, "offline": offline, "device": device, "threads": threads}
     resolved = resolve_settings(flags, sets)
-    settings, crew = resolved.settings, resolved.load_team()
+    settings, crew = resolved.settings, resolved.load_team(need_adapters=adapters is None)
+    folders = adapter_folders(crew, adapters)
 
     from agentrt.evaluate.profile.job import check_share, facts, probed_schemes, run_profile
 
@@ -66,14 +77,14 @@ def profile(
         report = silent if quiet else bar
         backbone = load_backbone(crew, settings, dtype)
         samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report)
-        adapters = backbone.load_adapters(crew.adapters())
+        loaded = backbone.load_adapters(folders)
         out.mkdir(parents=True, exist_ok=True)
         if ridge:
             maps = out / "ridge.safetensors"
-            fit = fit_ridge(backbone, adapters, [sample.token_ids for sample in samples])
-            write_ridge(maps, fit, backbone, adapters)
+            fit = fit_ridge(backbone, loaded, [sample.token_ids for sample in samples])
+            write_ridge(maps, fit, backbone, loaded)
         else:
-            profiles = run_profile(backbone, adapters, samples, schemes=schemes, share=share, report=report)
+            profiles = run_profile(backbone, loaded, samples, schemes=schemes, share=share, report=report)
     if ridge:
         gains = {name: [round(gain, 6) for gain in each.gains.tolist()] for name, each in fit.maps.items()}
         output.record({"event": "ridge_fitted", "file": str(maps), "tokens": fit.num_tokens, "gains": gains})
@@ -81,7 +92,7 @@ def profile(
         return
     file = out / "layers.json"
     layers, found = {each.scheme: each.layers for each in profiles}, facts(profiles, samples, share)
-    write_layer_file(file, layers, backbone_hash=backbone.content_hash, adapter_hashes=adapters.hashes, facts=found)
+    write_layer_file(file, layers, backbone_hash=backbone.content_hash, adapter_hashes=loaded.hashes, facts=found)
     output.record({"event": "profile", "file": str(file), "layers": layers, **found})
     for each in profiles:
         low, high = min(each.values.values()), max(each.values.values())

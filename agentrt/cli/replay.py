@@ -85,7 +85,8 @@ def replay(
         seed=settings.seed,
     )
     variants(plan)  # what is misspelled is refused before a model is loaded
-    from agentrt.evaluate.replay.job import LeftOut, run_replay
+    from agentrt.evaluate.replay.entrants import LeftOut
+    from agentrt.evaluate.replay.job import run_replay
     from agentrt.evaluate.replay.result import to_record
     from agentrt.model.progress import progress_bar, silent
 
@@ -95,6 +96,7 @@ def replay(
     with progress_bar() as bar:
         for found in run_replay(backbone, plan, silent if quiet else bar):
             if isinstance(found, LeftOut):
+                out.record(found.to_record())
                 out.say(f"left out {found.label}: {found.reason}")
                 continue
             for finding in found:

@@ -28,6 +28,23 @@ Questions = Annotated[
 Corpus = Annotated[Path | None, typer.Option("--corpus", help="The articles of --questions.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Use the first N trajectories.")]
 
+AdapterFolders = Annotated[
+    Path | None,
+    typer.Option("--adapters", metavar="DIR", help="Adapters in DIR/<role>, as `train` leaves them; not the team's."),
+]
+
+
+def adapter_folders(team: "Team", folder: Path | None) -> dict[str, Path]:
+    """The team's adapters by role, or those in `folder`. Raises UsageError where one is missing there."""
+    from agentrt.errors import UsageError
+
+    if folder is None:
+        return team.adapters()
+    found = {role: folder / role for role in team.adapters()}
+    if missing := [role for role, each in found.items() if not each.is_dir()]:
+        raise UsageError(f"--adapters {folder}: it has no folder {', '.join(missing)}; the team's roles need one each")
+    return found
+
 
 class SampleFiles(NamedTuple):
     """Where samples come from; all None: the mini benchmark."""

@@ -100,7 +100,7 @@ def serve_bench(
         trajectories=trajectories,
     )
     plan.variant  # noqa: B018 - what is misspelled is refused before a model is loaded
-    from agentrt.evaluate.replay.job import LeftOut
+    from agentrt.evaluate.replay.entrants import LeftOut
     from agentrt.evaluate.serving.job import Failed, run_serve_bench
     from agentrt.evaluate.serving.plots import draw
     from agentrt.evaluate.serving.result import to_record
@@ -112,6 +112,7 @@ def serve_bench(
     with progress_bar() as bar:
         for found in run_serve_bench(backbone, plan, silent if quiet else bar):
             if isinstance(found, LeftOut):
+                out.record(found.to_record())
                 out.say(f"left out {found.label}: {found.reason}")
             elif isinstance(found, Failed):
                 failed.append(found)

@@ -15,6 +15,10 @@ from agentrt.schemes import Scheme
 from agentrt.schemes.make import make_scheme
 
 REFERENCE: Final = "non_shared"
+
+_AT_ONCE: Final = 64
+"""Tokens whose distributions are compared at once: a vocabulary in fp64 is large."""
+
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -30,8 +34,45 @@ class Estimate(NamedTuple):
         return cls(fmean(values), bootstrap_mean(values), len(values))
 
 
+class Held(NamedTuple):
+    """One trajectory under one scheme, held against non_shared: the mean divergence in nats over its generated tokens,
+    and over those of each role; rows run, and the most bytes held."""
+
+    kl: float
+    by_role: Mapping[str, float]
+    rows: int
+    kv_bytes_peak: int
+
+
+class Reference:
+    """non_shared's next-token distributions over one trajectory, made once for all schemes."""
+
+    def __init__(self, sample: Sample, logits: torch.Tensor) -> None:
+        """`logits` [generated tokens, vocab]."""
+        self._authors, self._roles = sample.authors, sample.agents
+        self._logprobs = logits.log_softmax(-1).double()
+        self._probs = self._logprobs.exp()
+
+    def divergence(self, logits: torch.Tensor) -> torch.Tensor:
+        """KL(reference || other) of each token in nats, fp64; `logits` [generated tokens, vocab] are the other's."""
+        found = torch.empty(len(logits), dtype=torch.float64)
+        for start in range(0, len(logits), _AT_ONCE):
+            rows = slice(start, start + _AT_ONCE)
+            other = logits[rows].log_softmax(-1).double()
+            found[rows] = (self._probs[rows] * (self._logprobs[rows] - other)).sum(-1)
+        return found.clamp_min_(0)
+
+    def hold(self, forced: Forced) -> Held:
+        divergence = self.divergence(forced.logits)
+        by_role = {}
+        for role in self._roles:
+            own = torch.tensor([author == role for author in self._authors])
+            by_role[role] = float(divergence[own].mean())
+        return Held(float(divergence.mean()), by_role, forced.rows, forced.kv_bytes_peak)
+
+
 class Fidelity:
-    """One scheme's divergence in nats, a value for each trajectory: the mean over its generated tokens."""
+    """One scheme's divergence in nats, a value for each trajectory."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -40,16 +81,12 @@ class Fidelity:
         self._rows: list[int] = []
         self._peaks: list[int] = []
 
-    def add(self, sample: Sample, reference: torch.Tensor, found: Forced) -> None:
-        """`reference`: non_shared's log-probabilities [generated tokens, vocab]."""
-        divergence = kl(reference, found.logits.log_softmax(-1))
-        self.values.append(float(divergence.mean()))
-        authors = sample.authors
-        for role in sample.agents:
-            own = torch.tensor([author == role for author in authors])
-            self._by_role[role].append(float(divergence[own].mean()))
-        self._rows.append(found.rows)
-        self._peaks.append(found.kv_bytes_peak)
+    def add(self, held: Held) -> None:
+        self.values.append(held.kl)
+        for role, value in held.by_role.items():
+            self._by_role[role].append(value)
+        self._rows.append(held.rows)
+        self._peaks.append(held.kv_bytes_peak)
 
     @property
     def overall(self) -> Estimate:
@@ -74,22 +111,16 @@ def hold_against_reference(
     sample: Sample,
     backbone: Backbone,
     adapters: AdapterSet,
-    reference: Fidelity,
     schemes: Mapping[Key, Scheme],
-    found: Mapping[Key, Fidelity],
     tick: Callable[[], None],
-) -> None:
-    """Force `sample` through non_shared and through each of `schemes`, and add what comes out; `tick` after each."""
+) -> tuple[Held, dict[Key, Held]]:
+    """Force `sample` through non_shared and through each of `schemes`; `tick` after each."""
     exact = force(make_scheme(REFERENCE), backbone, adapters, sample)
-    logprobs = exact.logits.log_softmax(-1)
-    reference.add(sample, logprobs, exact)
+    reference = Reference(sample, exact.logits)
+    own = reference.hold(exact)
     tick()
+    found = {}
     for key, scheme in schemes.items():
-        found[key].add(sample, logprobs, force(scheme, backbone, adapters, sample))
+        found[key] = reference.hold(force(scheme, backbone, adapters, sample))
         tick()
-
-
-def kl(reference: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """KL(reference || other) of each row of log-probabilities [n, vocab], in nats, fp64."""
-    reference = reference.double()
-    return (reference.exp() * (reference - other.double())).sum(-1).clamp_min(0)
+    return own, found

@@ -42,8 +42,9 @@ class Rows:
     `sources[position]` is the row, counted over all `Rows` in order, whose K and V0 stand at that position; it must
     reach to the last position of these rows. The reader's own terms come from the value inputs of the rows
     `low_rank[position]`; None: keys and values have the terms of the path that wrote them, as in a full cache.
-    `patches` change sources in some layers. After the last layer where anyone reads these rows, what becomes of them
-    does not matter.
+    The rows at the positions `mapped` are read through the ridge maps of `path`: keys before RoPE, and values, at the
+    maps' layers. `patches` change sources in some layers. After the last layer where anyone reads these rows, what
+    becomes of them does not matter.
     """
 
     path: str
@@ -51,6 +52,7 @@ class Rows:
     token_ids: tuple[int, ...]
     sources: tuple[int, ...]
     low_rank: tuple[int, ...] | None = None
+    mapped: tuple[int, ...] = ()
     patches: tuple[Patch, ...] = ()
     enters: Entry | None = None
 
@@ -120,6 +122,8 @@ def attend(
         source = patched(source, each.patches, layer, episode.chosen)
         if each.low_rank is None:
             read, values = keys[:, source], written[:, source]
+            if each.mapped and layer in episode.adapters.maps[each.path].layers:
+                read, values = _translated(episode, module, each, read, values, bare[:, source])
         else:
             lows = inputs[torch.tensor(each.low_rank[: each.end], device=query.device)]
             values = base[:, source] + _term(episode, VALUE, each.path, layer, lows, base.shape[0])
@@ -130,10 +134,33 @@ def attend(
     return torch.cat(outs, 1).transpose(0, 1)[None].to(query.dtype), None
 
 
+def _translated(
+    episode: _Episode, attention: nn.Module, rows: Rows, keys: torch.Tensor, values: torch.Tensor, bare: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values as `rows` read them, [Hkv, n, d] of positions from 0 on, those it maps through its maps.
+
+    `bare`: the same keys before norm and RoPE, without any adapter's term.
+    """
+    layer, maps = int(attention.layer_idx), episode.adapters.maps[rows.path]  # type: ignore[arg-type]
+    at = torch.tensor(rows.mapped, device=keys.device)
+    mapped = _turned(episode, attention, _normed(attention, bare) @ maps.keys[layer])
+    keys, values = keys.clone(), values.clone()
+    keys[:, at], values[:, at] = mapped[:, at], values[:, at] @ maps.values[layer]
+    return keys, values
+
+
 def _placed(episode: _Episode, attention: nn.Module, keys: torch.Tensor) -> torch.Tensor:
     """Keys [Hkv, n, d] of positions from 0 on, after the layer's norm and RoPE, where it has them."""
+    return _turned(episode, attention, _normed(attention, keys))
+
+
+def _normed(attention: nn.Module, keys: torch.Tensor) -> torch.Tensor:
     norm = getattr(attention, "k_norm", None)
-    keys = keys if norm is None else norm(keys)
+    normed: torch.Tensor = keys if norm is None else norm(keys)
+    return normed
+
+
+def _turned(episode: _Episode, attention: nn.Module, keys: torch.Tensor) -> torch.Tensor:
     cos, sin = (each[:, : keys.shape[1]] for each in episode.rotary)
     if getattr(attention, "use_rope", True):
         (keys,) = apply_rotary_pos_emb(keys[None], keys[None], cos, sin)[0]

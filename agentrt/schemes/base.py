@@ -88,6 +88,10 @@ class Scheme(ABC):
         """The file of fitted maps that its passes' `Map` records need."""
         return None
 
+    def with_maps_file(self, file: str) -> "Scheme":
+        """The scheme with its maps from `file`. Only for one whose `maps_file` is not None."""
+        raise SchemeError(f"{self.name} takes no maps")
+
     @property
     def maps_top(self) -> int | None:
         """At how many layers they apply; None = at all."""

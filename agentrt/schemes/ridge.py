@@ -1,7 +1,7 @@
 """ridge: what others wrote is read once with adapters off and translated for each agent by a fitted linear map."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from agentrt.cache.layout import KV, Layout
@@ -42,6 +42,9 @@ class Ridge(Scheme):
     @property
     def maps_file(self) -> str | None:
         return self.maps
+
+    def with_maps_file(self, file: str) -> "Ridge":
+        return replace(self, maps=file)
 
     @property
     def maps_top(self) -> int | None:

@@ -1,11 +1,13 @@
 """`agentrt drift`, on a tiny model in a folder."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from tests.cli.tiny_team import ROLES, tiny_team, write_trajectories
 
@@ -41,6 +43,33 @@ def test_json_has_one_object_and_people_get_tables_a_figure_and_a_sentence(
     people = cli(*arguments)
     assert people.exit_code == 0, people.stderr
     assert people.stdout.rstrip().endswith(line["sentence"])
+
+
+def test_other_adapters_of_the_same_roles_may_be_measured_and_rows_are_kept(
+    cli: Any, model: list[str], tmp_path: Path
+) -> None:
+    arguments = ["drift", *model, "--trajectories", "t.jsonl", "--schemes", "full_shared", "--json", "-q"]
+    own = json.loads(cli(*arguments).stdout)
+    softer = tmp_path / "softer"
+    for role in ROLES:
+        (softer / role).mkdir(parents=True)
+        shutil.copy(tmp_path / role / "adapter_config.json", softer / role)
+        weights = load_file(tmp_path / role / "adapter_model.safetensors")
+        save_file({name: each * 0.1 for name, each in weights.items()}, softer / role / "adapter_model.safetensors")
+    result = cli(*arguments, "--adapters", "softer", "--rows", "rows.jsonl")
+    assert result.exit_code == 0, result.stderr
+    other = json.loads(result.stdout)
+    assert other["schemes"][1]["kl"]["mean"] < 0.1 * own["schemes"][1]["kl"]["mean"]
+    assert set(other["declared"]["adapters"]) == set(ROLES)
+    assert other["declared"]["adapters"] != own["declared"]["adapters"]
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1 + 3
+    refused = cli(*arguments, "--rows", "rows.jsonl")
+    assert refused.exit_code == 2
+    assert "--rows rows.jsonl: its adapters is" in refused.stderr
+    shutil.rmtree(softer / "reflect")
+    refused = cli(*arguments, "--adapters", "softer")
+    assert refused.exit_code == 2
+    assert "--adapters softer: it has no folder reflect" in refused.stderr
 
 
 def test_without_trajectories_they_are_derived_from_the_mini_benchmark(cli: Any, model: list[str]) -> None:
@@ -92,5 +121,14 @@ def test_plot_without_matplotlib_says_how_to_install_it(cli: Any, monkeypatch: p
 
 def test_help_says_what_is_measured(cli: Any) -> None:
     text = cli("drift", "--help").stdout
-    for word in ("--trajectories", "--schemes", "--limit", "--plot", "KL of the next-token", "last line"):
+    for word in (
+        "--trajectories",
+        "--schemes",
+        "--limit",
+        "--plot",
+        "--rows",
+        "--adapters",
+        "KL of the next-token",
+        "last line",
+    ):
         assert word in " ".join(text.split())

@@ -72,6 +72,16 @@ def test_people_get_a_table_and_figures(cli: Any, tiny: list[str], tmp_path: Pat
     ]
 
 
+def test_what_is_left_out_is_a_record_too(cli: Any, tiny: list[str]) -> None:
+    result = cli(*tiny, "--schemes", "all", "--json", "-q")
+    assert result.exit_code == 0, result.stderr
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    (left_out,) = [line for line in lines if line["event"] == "left_out"]
+    assert left_out["scheme"] == "alora"
+    assert "activated LoRA" in left_out["reason"]
+    assert "ridge" in [line["scheme"] for line in lines if line["event"] == "replay"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

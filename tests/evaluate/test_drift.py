@@ -8,18 +8,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentrt.errors import SchemeError, UsageError
+from agentrt.errors import DataError, SchemeError, UsageError
+from agentrt.evaluate import fidelity
 from agentrt.evaluate.drift.geometry import Figures, Tally, token_figures
 from agentrt.evaluate.drift.handovers import BIN, Geometry, Place, handovers
 from agentrt.evaluate.drift.job import run_drift
 from agentrt.evaluate.drift.result import declare_drift, draw, to_record
 from agentrt.evaluate.drift.schemes import parse_drift_schemes
 from agentrt.evaluate.drift.verdict import base_of, choose, verdict
-from agentrt.evaluate.fidelity import Fidelity, kl
-from agentrt.evaluate.forced import Call, Forced, Sample
+from agentrt.evaluate.fidelity import Fidelity, Reference
+from agentrt.evaluate.forced import Call, Forced, Sample, force
+from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.states import LayerStates, visit_states
 from agentrt.model.tiny import tiny_adapter
+from agentrt.schemes import Scheme
 from agentrt.trajectory import NEUTRAL
 from tests.evaluate.test_forced import make_sample
 from tests.models import make
@@ -147,9 +150,15 @@ def test_states_are_the_stock_model_s_own(tmp_path: Path) -> None:
 
 
 def test_divergence_by_hand() -> None:
-    p, q = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.9, 0.1]])
+    sample = Sample("s", (), (Call("plan", (1,), (1,) * 70), Call("action", (1,), (1,) * 30)))
+    p, q = torch.full((100, 2), 0.5), torch.tensor([0.9, 0.1]).repeat(100, 1)
+    q[:70] = 0.5  # plan is right; more tokens than are compared at once
     wanted = 0.5 * math.log(0.5 / 0.9) + 0.5 * math.log(0.5 / 0.1)
-    assert float(kl(p.log(), q.log())) == pytest.approx(wanted, rel=1e-6)
+    held = Reference(sample, p.log() + 3).hold(Forced(q.log() - 2, 7, 9))
+    assert held.by_role["action"] == pytest.approx(wanted, rel=1e-6)
+    assert held.by_role["plan"] == pytest.approx(0, abs=1e-9)
+    assert held.kl == pytest.approx(0.3 * wanted, rel=1e-6)
+    assert (held.rows, held.kv_bytes_peak) == (7, 9)
 
 
 def test_equal_adapters_under_other_names_diverge_under_no_exact_scheme(tmp_path: Path) -> None:
@@ -199,6 +208,64 @@ def test_a_drift_says_everything_in_one_record_and_one_figure(tmp_path: Path) ->
     assert draw(found.geometry, tmp_path / "figures" / "drift.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_drift_in_pieces_is_the_same_and_runs_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, folders = make(tmp_path, "llama")
+    backbone = Backbone(copy.deepcopy(model))
+    adapters = backbone.load_adapters(folders)
+    samples, file = [make_sample(seed) for seed in (3, 4, 5)], tmp_path / "pieces" / "rows.jsonl"
+    chosen = "full_shared,rebase_shared"
+    whole = to_record(run_drift(backbone, adapters, samples, schemes=chosen), {})
+
+    run_drift(backbone, adapters, samples[:1], schemes=chosen, rows=file)
+    run_drift(backbone, adapters, samples[:2], schemes=chosen, rows=file)
+    text = file.read_text()
+    file.write_text(text + text.splitlines()[1][:1000])  # killed while it wrote
+    forced: list[str] = []
+
+    def counted(scheme: Scheme, backbone: Backbone, adapters: AdapterSet, sample: Sample) -> Forced:
+        forced.append(sample.id)
+        return force(scheme, backbone, adapters, sample)
+
+    monkeypatch.setattr(fidelity, "force", counted)
+    pieces = to_record(run_drift(backbone, adapters, samples, schemes=chosen, rows=file), {})
+    assert forced == [samples[2].id] * 3
+    assert file.read_text().startswith(text)
+    assert len(file.read_text().splitlines()) == 4
+    assert_equal(pieces, whole)
+    again = to_record(run_drift(backbone, adapters, samples, schemes=chosen, rows=file), {})
+    assert len(forced) == 3
+    assert again == pieces
+
+    with pytest.raises(UsageError, match=r"its schemes is .*now it is .*name another file"):
+        run_drift(backbone, adapters, samples, schemes="full_shared", rows=file)
+    tiny_adapter(model, folders["plan"], seed=77)
+    with pytest.raises(UsageError, match="its adapters is"):
+        run_drift(backbone, backbone.load_adapters(folders), samples, schemes=chosen, rows=file)
+    file.write_text(text.splitlines()[0] + "\n{}\n")
+    with pytest.raises(DataError, match=r"rows.jsonl:2: not a row of a drift"):
+        run_drift(backbone, adapters, samples, schemes=chosen, rows=file)
+    file.write_text("what\n")
+    with pytest.raises(DataError, match=r"rows.jsonl:1: not a line of JSON"):
+        run_drift(backbone, adapters, samples, schemes=chosen, rows=file)
+
+
+def assert_equal(found: object, wanted: object) -> None:
+    """JSON values, numbers to rounding."""
+    if isinstance(wanted, dict):
+        assert isinstance(found, dict)
+        assert found.keys() == wanted.keys()
+        for key, value in wanted.items():
+            assert_equal(found[key], value)
+    elif isinstance(wanted, list | tuple):
+        assert isinstance(found, list | tuple)
+        for one, other in zip(found, wanted, strict=True):
+            assert_equal(one, other)
+    elif isinstance(wanted, float):
+        assert found == pytest.approx(wanted, rel=1e-9)
+    else:
+        assert found == wanted
+
+
 def test_schemes_that_adapters_do_not_allow_are_left_out_of_a_group_and_refused_by_name(tmp_path: Path) -> None:
     model, folders = make(tmp_path, "llama")
     backbone = Backbone(copy.deepcopy(model))
@@ -219,7 +286,7 @@ def planted(label: str, divergences: list[float], rows: int, peak: int) -> Fidel
         # KL((1/2, 1/2) || (q, 1-q)) = -ln(2 sqrt(q (1 - q)))
         q = 0.5 * (1 + math.sqrt(1 - math.exp(-2 * value)))
         logits = torch.tensor([[q, 1 - q]], dtype=torch.float64).log()
-        found.add(sample, torch.tensor([[0.5, 0.5]], dtype=torch.float64).log(), Forced(logits, rows, peak))
+        found.add(Reference(sample, torch.tensor([[0.5, 0.5]], dtype=torch.float64)).hold(Forced(logits, rows, peak)))
     assert found.values == pytest.approx(divergences)
     return found
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,8 +16,10 @@ from agentrt.evaluate.replay.adapters import RandomAdapters
 from agentrt.evaluate.replay.check import Check, Checker
 from agentrt.evaluate.replay.contestant import EngineContestant, Run
 from agentrt.evaluate.replay.declare import declare
+from agentrt.evaluate.replay.entrants import LeftOut
 from agentrt.evaluate.replay.formulas import Expected, expected
-from agentrt.evaluate.replay.job import Entrant, LeftOut, compare, run_replay
+from agentrt.evaluate.replay.job import Entrant, compare, run_replay
+from agentrt.evaluate.replay.maps import fit_maps
 from agentrt.evaluate.replay.measure import Measured, measure
 from agentrt.evaluate.replay.plan import ReplayPlan, variants
 from agentrt.evaluate.replay.plots import draw
@@ -25,11 +27,14 @@ from agentrt.evaluate.replay.result import judge, to_record
 from agentrt.evaluate.replay.trace import Trace, build_trace, random_contexts
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
-from agentrt.model.tiny import TinyFamily, tiny_model
+from agentrt.model.tiny import TinyFamily, tiny_adapter, tiny_model
+from agentrt.schemes import Scheme
 from agentrt.schemes.full_shared import FullShared
 from agentrt.schemes.make import make_scheme
 from agentrt.schemes.pre_lr_shared import PreLRShared, PreLRSharedSession
 from agentrt.schemes.rebase_shared import ReBaseShared
+from agentrt.schemes.ridge import Ridge, RidgeSession
+from agentrt.step import Pass
 
 SCHEMES = (
     "non_shared",
@@ -53,6 +58,8 @@ SCHEMES = (
     "neutral_prefix:question",
     "neutral_prefix:full,schedule=auto",
     "own_kv",
+    "ridge",
+    "ridge:top=2",
 )
 
 FACTORED = ("base_shared", "pre_lr_shared", *(name for name in SCHEMES if name.startswith("rebase_shared")))
@@ -73,6 +80,13 @@ class Bench:
         written = RandomAdapters.parse(spec).write(names, shapes, place, base_name=base, shared_a=shared_a)
         return self.backbone.load_adapters(written)
 
+    def made(self, label: str, adapters: AdapterSet) -> Scheme:
+        """The scheme, with maps for `adapters` if it takes some."""
+        scheme = make_scheme(label)
+        if scheme.maps_file is None:
+            return scheme
+        return fit_maps(scheme, self.backbone, adapters, self.folder, seed=3)
+
     def trace(self, context: int, calls: int = 17) -> Trace:
         whole = build_trace(self.config, "react", context, self.config.agents)
         return whole.prefix(calls, 40, 3)  # short: 512 and 32 tokens would only take time
@@ -86,7 +100,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 @pytest.mark.parametrize("ride_rows", [0, 2])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_rows_and_bytes_equal_the_formulas(bench: Bench, scheme: str, ride_rows: int) -> None:
-    trace, chosen = bench.trace(20), make_scheme(scheme)
+    trace, chosen = bench.trace(20), bench.made(scheme, bench.adapters)
     contestant = EngineContestant(
         scheme, chosen, bench.backbone, bench.adapters, max_tokens=trace.num_tokens, ride_rows=ride_rows
     )
@@ -129,11 +143,28 @@ def test_a_selective_scheme_declares_its_layers_and_what_its_ratio_counts(bench:
     assert declare(make_scheme("full_shared"), bench.backbone, bench.adapters)["repaired_layers"] is None
 
 
-def test_base_lr_shared_passes_where_its_adapters_share_a(bench: Bench) -> None:
-    shared = bench.make("r=4", "shared", shared_a=True)
+@pytest.mark.parametrize("targets", ["qv", "qkvo"])
+def test_base_lr_shared_passes_where_its_adapters_share_a(bench: Bench, targets: str) -> None:
+    shared, scheme = bench.make(f"r=4,targets={targets}", f"shared-{targets}", shared_a=True), "base_lr_shared"
     assert shared.shared_a
-    check = Checker(bench.backbone, shared, bench.trace(24)).check(make_scheme("base_lr_shared"))
+    trace, chosen = bench.trace(24), make_scheme(scheme)
+    check = Checker(bench.backbone, shared, trace).check(chosen)
     assert check.ok, check.reason
+    contestant = EngineContestant(scheme, chosen, bench.backbone, shared, max_tokens=trace.num_tokens, ride_rows=0)
+    try:
+        run = contestant.play(trace, random_contexts(trace, 211, 0), 0.0)
+    finally:
+        contestant.close()
+    books = expected(chosen, trace, bench.backbone.layout(shared))
+    assert books == Expected(run.prefill_rows, run.neutral_rows, run.decode_rows, run.kv_bytes_peak)
+
+
+def test_ridge_with_another_agent_s_maps_fails_its_check(bench: Bench) -> None:
+    checker = Checker(bench.backbone, bench.adapters, bench.trace(24))
+    check = checker.check(Mistaken())
+    assert not check.ok
+    assert check.error is not None
+    assert check.error > 0.05
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "smollm3"])
@@ -203,6 +234,20 @@ class Tailed(ReBaseShared):
 
     def options(self) -> dict[str, object]:
         return {**super().options(), "adapted_tail": "all"}
+
+
+class MistakenSession(RidgeSession):
+    def _advance(self) -> list[Pass]:
+        *before, own = super()._advance()
+        return [*before, replace(own, maps=tuple(replace(each, how="plan") for each in own.maps))]
+
+
+@dataclass(frozen=True)
+class Mistaken(Ridge):
+    """Everything goes through the maps of one agent."""
+
+    def open(self, layout: Any, store: Any, trajectory: Any) -> MistakenSession:
+        return MistakenSession(store, trajectory)
 
 
 @pytest.mark.parametrize("sabotaged", [Impostor(), Careless(), Tailed(schedule="lp", adapted_tail=3)])
@@ -313,7 +358,28 @@ def test_a_named_scheme_that_the_adapters_do_not_allow_is_an_error_and_in_all_is
     found = run_replay(backbone, ReplayPlan(config, "react", schemes="all", contexts=(4,), random=random, repeats=1))
     first = next(found)
     assert isinstance(first, LeftOut)
-    assert first.label == "alora"
+    assert first.to_record().items() >= {"event": "left_out", "scheme": "alora", "variant": None}.items()
+    assert "no activated LoRA" in first.reason
+    outcomes = {finding.outcome.measured.label: finding for finding in next(found)}
+    ridge = outcomes["ridge"]
+    assert ridge.outcome.ratios is not None, ridge.outcome.refused
+    maps = ridge.declared["options"]["maps"]
+    assert maps.startswith("fitted-on-256-random-tokens")
+    assert Path(maps).name == maps
+
+
+def test_activated_adapters_are_refused_because_random_tokens_never_invoke_them(tmp_path: Path) -> None:
+    model = tiny_model(layers=2)
+    config = TraceConfig.load("react")
+    folders = {
+        agent: tiny_adapter(model, tmp_path / agent, seed=seed, alora_invocation_tokens=[7, 8])
+        for seed, agent in enumerate(config.agents)
+    }
+    backbone = Backbone(model)
+    with pytest.raises(SchemeError, match="random tokens hold none; measure them with `agentrt eval`"):
+        next(iter(run_replay(backbone, ReplayPlan(config, "react", schemes="alora", adapters=folders))))
+    with pytest.raises(UsageError, match=r"--schemes core: no scheme can replay these adapters; .*activated"):
+        next(iter(run_replay(backbone, ReplayPlan(config, "react", schemes="core", adapters=folders))))
 
 
 def test_random_adapters_are_what_peft_would_load(tmp_path: Path) -> None:

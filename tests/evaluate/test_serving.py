@@ -12,7 +12,7 @@ from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import UsageError
 from agentrt.evaluate.replay.adapters import RandomAdapters
 from agentrt.evaluate.replay.contestant import EngineContestant
-from agentrt.evaluate.replay.job import LeftOut
+from agentrt.evaluate.replay.entrants import LeftOut
 from agentrt.evaluate.replay.plan import ReplayPlan
 from agentrt.evaluate.replay.trace import Trace, build_trace, random_contexts
 from agentrt.evaluate.serving.arrivals import Arrivals, arrival_times

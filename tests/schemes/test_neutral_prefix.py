@@ -7,6 +7,9 @@ from tests.models import FAMILIES, make, random_turns
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close
 
+QV = ("q_proj", "v_proj")
+QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
+
 
 class PrefixColumnOff(ReBaseSharedSession):
     """rebase_shared whose speaker adds its low-rank values to its own rows only."""
@@ -17,9 +20,10 @@ class PrefixColumnOff(ReBaseSharedSession):
 
 
 @pytest.mark.parametrize(("boundary", "tail"), [("question", "all"), ("full", 1)])
+@pytest.mark.parametrize("targets", [QV, QKVO], ids=["qv", "qkvo"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_is_rebase_shared_with_the_prefix_columns_off(tmp_path, family, boundary, tail):
-    model, folders = make(tmp_path, family)
+def test_it_is_rebase_shared_with_the_prefix_columns_off(tmp_path, family, boundary, tail, targets):
+    model, folders = make(tmp_path, family, targets=targets)
     ours = Rig(model, folders, f"neutral_prefix:{boundary}", preamble=[4, 8, 15])
     ablated = Rig(model, folders, f"rebase_shared:lp,adapted_tail={tail}", preamble=[4, 8, 15])
     ablated.sharing.__class__ = PrefixColumnOff

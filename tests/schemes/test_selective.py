@@ -17,6 +17,8 @@ from tests.reference.selective import CacheBlend, DroidSpeak, RelayCaching
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close, compare_caches
 
+QV = ("q_proj", "v_proj")
+QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral-window")
 
 EMPTY = ["droidspeak:layers=none", "droidspeak_scattered:layers=none", "relay_caching:layers=none"]
@@ -30,29 +32,35 @@ WHOLE = [
 ]
 
 
+each_adapter = pytest.mark.parametrize("targets", [QV, QKVO], ids=["qv", "qkvo"])
+
+
+@each_adapter
 @pytest.mark.parametrize("scheme", EMPTY)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_layers_a_scheme_is_full_shared(tmp_path, family, scheme):
-    model, folders = make(tmp_path, family)
+def test_without_layers_a_scheme_is_full_shared(tmp_path, family, scheme, targets):
+    model, folders = make(tmp_path, family, targets=targets)
     ours, full = Rig(model, folders, scheme), Rig(model, folders, "full_shared")
     for turn in random_turns(seed=21):
         assert torch.equal(ours.turn(*turn), full.turn(*turn))
     assert ours.store.held_bytes == full.store.held_bytes
 
 
+@each_adapter
 @pytest.mark.parametrize("scheme", WHOLE)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("chunk", [None, 5])
-def test_everything_computed_again_is_non_shared(tmp_path, family, scheme, chunk):
-    model, folders = make(tmp_path, family)
+def test_everything_computed_again_is_non_shared(tmp_path, family, scheme, chunk, targets):
+    model, folders = make(tmp_path, family, targets=targets)
     ours, exact = Rig(model, folders, scheme, chunk=chunk), Rig(model, folders, "non_shared")
     for agent, context, forced in random_turns(seed=22):
         assert_close(ours.turn(agent, context, forced), exact.turn(agent, context, forced), agent)
 
 
+@each_adapter
 @pytest.mark.parametrize("family", FAMILIES)
-def test_cacheblend_at_ratio_zero_recomputes_the_first_two_layers(tmp_path, family):
-    model, folders = make(tmp_path, family)
+def test_cacheblend_at_ratio_zero_recomputes_the_first_two_layers(tmp_path, family, targets):
+    model, folders = make(tmp_path, family, targets=targets)
     ours, two = Rig(model, folders, "cacheblend:ratio=0"), Rig(model, folders, "droidspeak:layers=0-1")
     for agent, context, forced in random_turns(seed=23):
         assert_close(ours.turn(agent, context, forced), two.turn(agent, context, forced), agent)
@@ -75,8 +83,7 @@ def deep(tmp_path_factory):
     model = tiny_model("mistral", layers=6, sliding_window=19)
     folder = tmp_path_factory.mktemp("deep")
     folders = {
-        agent: tiny_adapter(model, folder / agent, targets=("q_proj", "k_proj", "v_proj", "o_proj"), seed=seed)
-        for seed, agent in enumerate(AGENTS, 1)
+        agent: tiny_adapter(model, folder / agent, targets=QKVO, seed=seed) for seed, agent in enumerate(AGENTS, 1)
     }
     return model, folders
 
@@ -155,6 +162,24 @@ def test_rows_of_the_repair_are_counted_once_a_layer(tmp_path):
         passes = rig.sharing.begin("action", 1)
         assert sum(each.num_layer_rows for each in passes if each.repairs) == expected, scheme
         assert sum(each.num_read for each in passes) == 22 + 2
+
+
+def test_on_thirty_layers_the_layer_set_decides_which_scheme_repairs_more(tmp_path):
+    """Rows entering a layer for each token that others wrote, as docs/schemes.md counts them by hand."""
+    model = tiny_model("llama", layers=30)
+    folders = {agent: tiny_adapter(model, tmp_path / agent, targets=QV, seed=seed) for seed, agent in enumerate(AGENTS)}
+    for scheme, wanted in {
+        "droidspeak": 10,
+        "droidspeak_scattered": 10,
+        "cacheblend": 10.4,
+        "relay_caching": 14.4,
+        "droidspeak_scattered:layers=spread": 28,
+    }.items():
+        rig = Rig(model, folders, scheme)
+        rig.turn("plan", [token % 211 for token in range(98)], [1, 2, 3])  # the last of them is left to the next turn
+        rig.trajectory.append([5], "user", "context")
+        passes = rig.sharing.begin("action", 1)
+        assert sum(each.num_layer_rows for each in passes if each.repairs) == round(100 * wanted), scheme
 
 
 def test_a_fork_and_a_crop_keep_what_an_agent_computed_again(tmp_path):

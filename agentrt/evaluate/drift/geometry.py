@@ -3,8 +3,8 @@
 C_i is the previous agent's state of a token, C_j the current agent's, C the one with adapters off; D_i = C_i - C.
 """
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -87,6 +87,18 @@ class Tally:
         """Only `previous` is known."""
         nan = torch.full_like(found, float("nan"))
         self.add(TokenFigures(nan, nan, nan, found, nan, nan))
+
+    @classmethod
+    def restore(cls, stored: Sequence[Any]) -> "Tally":
+        """The tally that `stored` came from."""
+        found = cls()
+        found.tokens, found._sums, found._counts = stored
+        return found
+
+    @property
+    def stored(self) -> list[Any]:
+        """As JSON."""
+        return [self.tokens, self._sums, self._counts]
 
     def merge(self, other: "Tally") -> None:
         self.tokens += other.tokens

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import torch
 
@@ -94,6 +94,29 @@ class Geometry:
                 _count(self.tallies[Key(part, layer, handover.transition)], part, i, j, alone)
                 if last:
                     self._add_places(part, handover.start, i, j, alone)
+
+    def merge(self, other: "Geometry") -> None:
+        """Add the trajectories of `other`."""
+        for key, tally in other.tallies.items():
+            self.tallies[key].merge(tally)
+        for place, tally in other.places.items():
+            self.places[place].merge(tally)
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "layers": [[key, tally.stored] for key, tally in self.tallies.items()],
+            "places": [[place, tally.stored] for place, tally in self.places.items()],
+        }
+
+    @classmethod
+    def restore(cls, num_layers: int, stored: Mapping[str, Any]) -> "Geometry":
+        """The geometry that `stored` came from."""
+        found = cls(num_layers)
+        found.tallies |= {Key(*key): Tally.restore(tally) for key, tally in stored["layers"]}
+        found.places |= {Place(*place): Tally.restore(tally) for place, tally in stored["places"]}
+        return found
 
     def by_layer(self, part: Part, transition: str | None = None) -> list[Tally]:
         """One tally a layer; of all transitions unless one is named."""

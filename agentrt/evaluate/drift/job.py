@@ -1,28 +1,22 @@
 """A whole drift: every sample through the geometry and through each scheme."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
 
 from agentrt.errors import SchemeError, UsageError
 from agentrt.evaluate.drift.handovers import Geometry
+from agentrt.evaluate.drift.rows import Row, RowBook, identity
 from agentrt.evaluate.drift.schemes import parse_drift_schemes
 from agentrt.evaluate.drift.verdict import verdict
 from agentrt.evaluate.fidelity import REFERENCE, Fidelity, hold_against_reference
 from agentrt.evaluate.forced import Sample, check_samples
-from agentrt.evaluate.replay.entrants import is_group
+from agentrt.evaluate.replay.entrants import LeftOut, is_group
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.progress import Report, silent
 from agentrt.schemes import Scheme
 from agentrt.schemes.make import make_scheme
-
-
-class LeftOut(NamedTuple):
-    """A scheme of `core` or `all` that these adapters do not allow."""
-
-    label: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -46,31 +40,51 @@ def run_drift(
     samples: Sequence[Sample],
     *,
     schemes: str = "core",
+    rows: Path | None = None,
     report: Report = silent,
 ) -> Drift:
     """Force each sample through the model, alone, under every adapter and under every scheme.
 
-    Raises SchemeError for a scheme asked for by name that these adapters do not allow, DataError for a sample that
-    they cannot run.
+    `rows`: a file that gets a line for each sample as it is done; samples that it has already are not run again.
+    Raises UsageError for such a file of another measurement, SchemeError for a scheme asked for by name that these
+    adapters do not allow, DataError for a sample that they cannot run.
     """
     check_samples(samples, adapters, backbone)
     agents = list(dict.fromkeys(agent for sample in samples for agent in sample.agents))
     entrants, left_out = _entrants(schemes, backbone, adapters, agents)
+    book = RowBook.open(rows, identity(backbone, adapters, entrants)) if rows else None
     geometry, reference = Geometry(backbone.num_layers), Fidelity(REFERENCE)
     found = {label: Fidelity(label) for label in entrants}
     done, total = 0, len(samples) * (len(entrants) + 2)
 
-    def tick() -> None:
+    def tick(steps: int = 1) -> None:
         nonlocal done
-        done += 1
+        done += steps
         report("forcing trajectories", done, total)
 
-    report("forcing trajectories", 0, total)
+    tick(0)
     for sample in samples:
-        geometry.measure(backbone, adapters, sample)
-        tick()
-        hold_against_reference(sample, backbone, adapters, reference, entrants, found, tick)
+        row = book.find(sample) if book else None
+        if row is None:
+            row = _measure(backbone, adapters, sample, entrants, tick)
+            if book:
+                book.add(sample, row)
+        else:
+            tick(len(entrants) + 2)
+        geometry.merge(row.geometry)
+        reference.add(row.reference)
+        for label, held in row.schemes.items():
+            found[label].add(held)
     return Drift(tuple(samples), geometry, reference, tuple(found.values()), tuple(left_out))
+
+
+def _measure(
+    backbone: Backbone, adapters: AdapterSet, sample: Sample, entrants: Mapping[str, Scheme], tick: Callable[[], None]
+) -> Row:
+    geometry = Geometry(backbone.num_layers)
+    geometry.measure(backbone, adapters, sample)
+    tick()
+    return Row(geometry, *hold_against_reference(sample, backbone, adapters, entrants, tick))
 
 
 def _entrants(

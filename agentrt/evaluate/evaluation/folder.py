@@ -4,7 +4,6 @@ Rows are flushed one by one, so an evaluation that was killed goes on where it w
 """
 
 import json
-import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from pydantic import ValidationError
 
 from agentrt.errors import DataError, UsageError
 from agentrt.evaluate.evaluation.row import EpisodeRow
+from agentrt.evaluate.lines import append_line, read_lines, replace_file
 from agentrt_tools import Json
 
 HEADER: Final = "eval.json"
@@ -32,7 +32,7 @@ class EvalFolder:
     @classmethod
     def create(cls, path: Path, identity: Mapping[str, Json]) -> Self:
         path.mkdir(parents=True)
-        _replace(path / HEADER, json.dumps(identity, indent=1) + "\n")
+        replace_file(path / HEADER, json.dumps(identity, indent=1) + "\n")
         (path / ROWS).touch()
         return cls(path, [])
 
@@ -50,25 +50,22 @@ class EvalFolder:
                     f"--resume {path.name}: its {name} is {header.get(name)!r}, now it is {value!r}; "
                     "resume with the same options, or start a new evaluation"
                 )
-        text = (path / ROWS).read_text(encoding="utf-8", errors="replace")
-        whole = text[: text.rfind("\n") + 1]
-        if whole != text:
-            _replace(path / ROWS, whole)
+        read_lines(path / ROWS, drop_torn=True)
         return cls(path, read_rows(path))
 
     def add(self, row: EpisodeRow) -> None:
-        with self._lock, (self.path / ROWS).open("a", encoding="utf-8") as file:
-            file.write(row.model_dump_json() + "\n")
+        with self._lock:
+            append_line(self.path / ROWS, row.model_dump_json())
             self.rows.append(row)
 
     def finish(self, summary: Mapping[str, object]) -> None:
-        _replace(self.path / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+        replace_file(self.path / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_rows(path: Path) -> list[EpisodeRow]:
     """The rows of a folder, whole lines only. Raises UsageError where there is none, DataError for a bad one."""
     try:
-        lines = (path / ROWS).read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+        lines = read_lines(path / ROWS)
     except FileNotFoundError:
         raise UsageError(f"{path} is no evaluation: it has no {ROWS}") from None
     rows = []
@@ -79,10 +76,3 @@ def read_rows(path: Path) -> list[EpisodeRow]:
             what = error.errors()[0]["msg"]
             raise DataError(f"{path / ROWS}:{number}: not a row of an evaluation ({what})") from error
     return rows
-
-
-def _replace(path: Path, text: str) -> None:
-    """Put the whole file in its place in one step."""
-    draft = path.with_name(f"{path.name}.draft")
-    draft.write_text(text, encoding="utf-8")
-    os.replace(draft, path)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from agentrt.config.problems import suggest
 from agentrt.errors import UsageError
-from agentrt.evaluate.fidelity import REFERENCE, Fidelity, hold_against_reference
+from agentrt.evaluate.fidelity import Fidelity, hold_against_reference
 from agentrt.evaluate.forced import Sample, check_samples
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
@@ -74,9 +74,10 @@ def run_profile(
         (name, probe): make_scheme(name, {"layers": layers}) for name in names for probe, layers in probes[name].items()
     }
     found = {key: Fidelity(f"{key[0]}:{key[1]}") for key in entrants}
-    reference = Fidelity(REFERENCE)
     for sample in samples:
-        hold_against_reference(sample, backbone, adapters, reference, entrants, found, tick)
+        _, held = hold_against_reference(sample, backbone, adapters, entrants, tick)
+        for key, each in held.items():
+            found[key].add(each)
     profiles = []
     for name in names:
         of_scheme = {probe: each for (scheme, probe), each in found.items() if scheme == name}

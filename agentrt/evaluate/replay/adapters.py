@@ -122,7 +122,7 @@ def check_adapters(like: AdapterSet, *, seed: int, shared_a: bool) -> AdapterSet
             up = _normal(old.up.shape, CHECK_STRENGTH, ups, inner=0)
             sites[site] = LowRank(down.to(old.down), up.to(old.up))
         weights[name] = sites
-    return AdapterSet(weights, dict.fromkeys(like.names, f"check:{seed}"))
+    return AdapterSet(weights, {name: f"check:{seed}:{name}" for name in like.names})
 
 
 def _normal(shape: Sequence[int], gain: float, generator: torch.Generator, *, inner: int) -> torch.Tensor:

@@ -4,7 +4,9 @@ A speed-up of something that computes the wrong thing is worth nothing, so no ra
 """
 
 import random
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import torch
@@ -13,6 +15,7 @@ from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import EngineError
 from agentrt.evaluate.replay.adapters import check_adapters
 from agentrt.evaluate.replay.definitions import Episode, define
+from agentrt.evaluate.replay.maps import fit_maps
 from agentrt.evaluate.replay.trace import Trace
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
@@ -58,6 +61,7 @@ class Checker:
 
     def __init__(self, backbone: Backbone, adapters: AdapterSet, trace: Trace, *, seed: int = 0) -> None:
         self._backbone = backbone
+        self._seed = seed
         self._trace = trace.prefix(CALLS, CONTEXT, DECODE)
         self._adapters = check_adapters(adapters, seed=seed, shared_a=adapters.shared_a)
         rng = random.Random(seed)
@@ -67,12 +71,21 @@ class Checker:
 
     def check(self, scheme: Scheme) -> Check:
         """Play the prefix under `scheme`. Nothing is raised for a scheme that computes something else."""
+        if scheme.maps_file is None:
+            return self._check(scheme, self._adapters)
+        with tempfile.TemporaryDirectory() as folder:  # the check's adapters have no file of maps
+            scheme = fit_maps(scheme, self._backbone, self._adapters, Path(folder), seed=self._seed)
+            assert scheme.maps_file is not None
+            return self._check(scheme, self._backbone.load_maps(scheme.maps_file, self._adapters, scheme.maps_top))
+
+    def _check(self, scheme: Scheme, adapters: AdapterSet) -> Check:
+        """`adapters`: with the scheme's maps, if it takes some."""
         dtype = self._backbone.dtype
         tolerance = TOLERANCES[dtype]
         episode = self._define(scheme)
         if episode is None:
             return Check(False, None, tolerance, None, 0, f"{scheme.name} has no dense definition to be held against")
-        wanted = self._dense(episode)
+        wanted = self._dense(episode, adapters)
         gaps = (_rms(logprobs - wanted) for other, logprobs in self._known() if other != episode)
         separation = min(gaps, default=None)
         try:
@@ -96,13 +109,13 @@ class Checker:
             for name in _OTHERS:
                 episode = self._define(make_scheme(name))
                 assert episode is not None
-                self._others.append((episode, self._dense(episode)))
+                self._others.append((episode, self._dense(episode, self._adapters)))
         return self._others
 
-    def _dense(self, episode: Episode) -> torch.Tensor:
+    def _dense(self, episode: Episode, adapters: AdapterSet) -> torch.Tensor:
         """Log-probability of every generated token, one tensor for all calls."""
         rows = [row for answer in episode.answers for row in answer]
-        logprobs = dense_logits(self._backbone, self._adapters, episode.rows, rows).log_softmax(-1).cpu()
+        logprobs = dense_logits(self._backbone, adapters, episode.rows, rows).log_softmax(-1).cpu()
         following = [self._ids[at] for span in self._trace.spans for at in range(span.read, span.end + 1)]
         return logprobs[torch.arange(len(rows)), torch.tensor(following)]
 

@@ -25,6 +25,8 @@ def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[st
     """Scheme and options, cache layout, content hashes, dtypes and kernels, as plain JSON types."""
     layout = backbone.layout(adapters)
     options = scheme.options()
+    if scheme.maps_file is not None:
+        options["maps"] = Path(scheme.maps_file).name
     return {
         "options": options,
         "lp_at": options.get("lp_at"),

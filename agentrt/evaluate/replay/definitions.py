@@ -46,13 +46,14 @@ class Builder:
         sources: Sequence[int],
         low_rank: Sequence[int] | None,
         *,
+        mapped: Sequence[int] = (),
         patches: Sequence[Patch] = (),
         enters: Entry | None = None,
     ) -> None:
         """Rows of `path` for positions `[start, end)`, numbered as `number` said."""
         reads = None if low_rank is None else tuple(low_rank)
         ids = tuple(self._ids[start:end])
-        self.rows.append(Rows(path, start, ids, tuple(sources), reads, tuple(patches), enters))
+        self.rows.append(Rows(path, start, ids, tuple(sources), reads, tuple(mapped), tuple(patches), enters))
         self._count += end - start
 
     def answer(self, span: Span, own: Sequence[int]) -> None:
@@ -185,6 +186,26 @@ def _neutral_prefix(build: Builder, scheme: Scheme, spans: Sequence[Span]) -> No
         build.answer(span, own)
 
 
+def _ridge(build: Builder, scheme: Scheme, spans: Sequence[Span]) -> None:
+    """The neutral path computes every token; a speaker reads its own rows, and what others spoke through its maps."""
+    base: list[int] = []
+    spoken: dict[str, dict[int, int]] = {span.agent: {} for span in spans}
+    for span in spans:
+        rebuilt = build.number(span.start, span.end)
+        base += rebuilt
+        build.add(NEUTRAL, span.start, span.end, base, None)
+        if span.agent == NEUTRAL:
+            build.answer(span, rebuilt)
+            continue
+        own = build.number(span.start, span.end)
+        known = spoken[span.agent]
+        known.update(zip(range(span.start, span.end), own, strict=True))
+        sources = [known.get(at, base[at]) for at in range(span.end)]
+        others = [at for at in range(span.end) if at not in known]
+        build.add(span.agent, span.start, span.end, sources, None, mapped=others)
+        build.answer(span, own)
+
+
 _DEFINITIONS: Final[Mapping[str, Callable[[Builder, Scheme, Sequence[Span]], None]]] = {
     "non_shared": _non_shared,
     "full_shared": _full_shared,
@@ -198,4 +219,5 @@ _DEFINITIONS: Final[Mapping[str, Callable[[Builder, Scheme, Sequence[Span]], Non
     "relay_caching": _selective,
     "neutral_prefix": _neutral_prefix,
     "own_kv": _non_shared,
+    "ridge": _ridge,
 }

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from agentrt.config.scheme import parse_scheme
 from agentrt.errors import UsageError
@@ -10,6 +11,19 @@ from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
 
 REBASE = "rebase_shared"
+
+
+class LeftOut(NamedTuple):
+    """A scheme of `core` or `all` that these adapters do not allow."""
+
+    label: str
+    reason: str
+    group: str = ""
+    """Of a replay's trace that has variants: which."""
+
+    def to_record(self) -> dict[str, Any]:
+        """One JSON object; its keys are stable."""
+        return {"event": "left_out", "scheme": self.label, "variant": self.group or None, "reason": self.reason}
 
 
 def core_schemes(calls: Sequence[Call]) -> list[str]:

@@ -3,17 +3,17 @@
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrt.engine.costs import measure_ride_rows
-from agentrt.errors import SchemeError
+from agentrt.errors import SchemeError, UsageError
 from agentrt.evaluate.replay.check import Check, Checker
 from agentrt.evaluate.replay.contestant import EngineContestant
 from agentrt.evaluate.replay.declare import declare, describe_machine
-from agentrt.evaluate.replay.entrants import is_group
+from agentrt.evaluate.replay.entrants import LeftOut, is_group
 from agentrt.evaluate.replay.formulas import expected
+from agentrt.evaluate.replay.maps import fit_maps
 from agentrt.evaluate.replay.measure import Measured, measure
 from agentrt.evaluate.replay.plan import ReplayPlan, Variant, variants
 from agentrt.evaluate.replay.result import Outcome, judge
@@ -42,14 +42,6 @@ class Entrant(NamedTuple):
     adapters: AdapterSet
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A scheme of `core` or `all` that these adapters do not allow."""
-
-    label: str
-    reason: str
-
-
 class Field(NamedTuple):
     """Who takes part, and who may not."""
 
@@ -66,32 +58,42 @@ def run_replay(backbone: Backbone, plan: ReplayPlan, report: Report = silent) ->
     contexts = plan.contexts or plan.trace.contexts
     for variant in variants(plan):
         traces = [build_trace(plan.trace, plan.name, context, variant.agents) for context in contexts]
-        field = find_entrants(backbone, plan, variant)
-        yield from field.left_out
-        yield from compare(backbone, plan, traces, field.entrants, field.adapter_source, variant.group, report)
+        with tempfile.TemporaryDirectory() as folder:
+            field = find_entrants(backbone, plan, variant, Path(folder))
+            yield from field.left_out
+            yield from compare(backbone, plan, traces, field.entrants, field.adapter_source, variant.group, report)
 
 
-def find_entrants(backbone: Backbone, plan: ReplayPlan, variant: Variant) -> Field:
-    """The schemes of a variant with their adapters.
+def find_entrants(backbone: Backbone, plan: ReplayPlan, variant: Variant, folder: Path) -> Field:
+    """The schemes of a variant with their adapters. Files that the schemes then need lie in `folder`.
 
-    Raises SchemeError for a scheme asked for by name that these adapters do not allow.
+    A scheme that takes maps and names no file has some fitted here. Raises SchemeError for a scheme asked for by
+    name that these adapters do not allow, UsageError where none of a group may take part.
     """
     entrants: list[Entrant] = []
     left_out: list[LeftOut] = []
-    with tempfile.TemporaryDirectory() as folder:
-        sets = AdapterSets(backbone, plan, variant, Path(folder))
-        for label in variant.labels:
-            scheme = make_scheme(label)
-            adapters = sets.of(scheme)
-            try:
-                scheme = scheme.fitted(backbone.content_hash, adapters.hashes)
-                scheme.allow(backbone.layout(adapters))
-            except SchemeError as error:
-                if not is_group(plan.schemes):
-                    raise
-                left_out.append(LeftOut(label, str(error)))
-            else:
-                entrants.append(Entrant(label, scheme, adapters))
+    sets = AdapterSets(backbone, plan, variant, folder)
+    for label in variant.labels:
+        scheme = make_scheme(label)
+        adapters = sets.of(scheme)
+        try:
+            if scheme.maps_file == "":
+                scheme = fit_maps(scheme, backbone, adapters, folder, seed=plan.seed)
+            scheme = scheme.fitted(backbone.content_hash, adapters.hashes)
+            scheme.allow(backbone.layout(adapters))
+            if adapters.invocations:
+                raise SchemeError(
+                    f"{label}: activated adapters act from their invocation on, and a trace's random tokens hold none; "
+                    "measure them with `agentrt eval`"
+                )
+        except SchemeError as error:
+            if not is_group(plan.schemes):
+                raise
+            left_out.append(LeftOut(label, str(error), variant.group))
+        else:
+            entrants.append(Entrant(label, scheme, adapters))
+    if not entrants:
+        raise UsageError(f"--schemes {plan.schemes}: no scheme can replay these adapters; {left_out[-1].reason}")
     return Field(entrants, left_out, sets.source)
 
 

@@ -1,14 +1,17 @@
 """A whole load test: adapters and checks as in a replay, saturation of every scheme, then every rate in turn."""
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrt.evaluate.replay.check import Check
 from agentrt.evaluate.replay.contestant import EngineContestant
 from agentrt.evaluate.replay.declare import declare, describe_machine
-from agentrt.evaluate.replay.job import Entrant, LeftOut, check_entrants, choose_ride_rows, find_entrants
+from agentrt.evaluate.replay.entrants import LeftOut
+from agentrt.evaluate.replay.job import Entrant, check_entrants, choose_ride_rows, find_entrants
 from agentrt.evaluate.replay.trace import Trace, build_trace, random_contexts
 from agentrt.evaluate.serving.arrivals import arrival_times
 from agentrt.evaluate.serving.load import serve
@@ -42,22 +45,23 @@ def run_serve_bench(
     """
     replay, variant = plan.replay, plan.variant
     trace = build_trace(replay.trace, replay.name, plan.context, variant.agents)
-    field = find_entrants(backbone, replay, variant)
-    yield from field.left_out
-    checks = check_entrants(backbone, field.entrants, trace, replay.seed, report)
-    yield from (Failed(label, check) for label, check in checks.items() if not check.ok)
-    entrants = [entrant for entrant in field.entrants if checks[entrant.label].ok]
-    if not entrants:
-        return
-    ride_rows = choose_ride_rows(backbone, replay, entrants)
-    run = {
-        "seed": replay.seed,
-        "tool_wait_s": replay.tool_wait_s,
-        "adapter_source": field.adapter_source,
-        "beyond_positions": trace.num_tokens > backbone.max_positions,
-        **describe_machine(backbone.device),
-    }
     with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        field = find_entrants(backbone, replay, variant, folder)
+        yield from field.left_out
+        checks = check_entrants(backbone, field.entrants, trace, replay.seed, report)
+        yield from (Failed(label, check) for label, check in checks.items() if not check.ok)
+        entrants = [entrant for entrant in field.entrants if checks[entrant.label].ok]
+        if not entrants:
+            return
+        ride_rows = choose_ride_rows(backbone, replay, entrants)
+        run = {
+            "seed": replay.seed,
+            "tool_wait_s": replay.tool_wait_s,
+            "adapter_source": field.adapter_source,
+            "beyond_positions": trace.num_tokens > backbone.max_positions,
+            **describe_machine(backbone.device),
+        }
         bench = _Bench(backbone, plan, trace, report)
         for entrant in entrants:
             bench.open(stack, entrant, ride_rows, run)
