@@ -1,6 +1,8 @@
 """The price of the low-rank value term in attention on this machine: `python -m benchmarks.attention --help`.
 
-One layer's attention through the torch reference with and without the term, turn about; only ratios are to be quoted.
+One layer's attention with and without the term, turn about, as the engine runs it on a CPU: decode through the
+compiled kernel (and through the torch reference, which other systems fall back to), prefill through the reference.
+Only ratios are to be quoted.
 """
 
 import argparse
@@ -8,18 +10,22 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from agentrt_kernels.lora_attention import Block, lora_attention
+from agentrt_kernels.lora_attention.decode import Decode, Piece, Row, Where
 from benchmarks.machine import describe
 
 LAYERS = 30
 """As many layers' keys are read in turn, so that they come from where they come from in a model."""
 
 
-def cases(keys: int, new: int, heads: int, kv_heads: int, d: int, rank: int) -> dict[bool, Callable[[], None]]:
+def cases(
+    keys: int, new: int, heads: int, kv_heads: int, d: int, rank: int, *, compiled: bool
+) -> dict[bool, Callable[[], None]]:
     """By whether the term is read: `new` queries at the end of `keys` positions, in every layer."""
     dtype, prefix = torch.bfloat16, keys - new
     k, v = (torch.randn(LAYERS, keys, kv_heads, d).to(dtype) for _ in range(2))
@@ -37,7 +43,18 @@ def cases(keys: int, new: int, heads: int, kv_heads: int, d: int, rank: int) -> 
                 blocks.append(Block(low, k[layer, low:high], v[layer, low:high], *term))
             lora_attention(q, prefix, blocks, up if ranked else None, scale=d**-0.5)
 
-    return {ranked: lambda ranked=ranked: attend(ranked) for ranked in (False, True)}  # type: ignore[misc]
+    @torch.inference_mode()
+    def decode(ranked: bool) -> None:
+        low = Where(wide.data_ptr(), *(2 * each for each in wide.stride()[:2])) if ranked else None
+        places = (Where(each.data_ptr(), *(2 * step for step in each.stride()[:2])) for each in (k, v))
+        row = Row(0, [Piece(keys, *places, low)], [up.data_ptr()] * LAYERS if ranked else [], rank if ranked else 0)
+        shape = {"kv_heads": kv_heads, "group": heads // kv_heads, "head_dim": d, "num_layers": LAYERS}
+        step, out = Decode([row], dtype=dtype, **shape), torch.empty_like(q)
+        for layer in range(LAYERS):
+            step.run(layer, q, out, d**-0.5)
+
+    run = decode if compiled else attend
+    return {ranked: partial(run, ranked) for ranked in (False, True)}
 
 
 def main() -> None:
@@ -52,8 +69,9 @@ def main() -> None:
     heads, kv_heads, d = map(int, options.heads.split(","))
     new, before = map(int, options.prefill.split(","))
     rows = []
-    for keys, queries in [*((int(each), 1) for each in options.keys.split(",")), (new + before, new)]:
-        runs = cases(keys, queries, heads, kv_heads, d, options.rank)
+    decoded = [(int(keys), 1, compiled) for compiled in (True, False) for keys in options.keys.split(",")]
+    for keys, queries, compiled in [*decoded, (new + before, new, False)]:
+        runs = cases(keys, queries, heads, kv_heads, d, options.rank, compiled=compiled)
         times: dict[bool, list[float]] = {ranked: [] for ranked in runs}
         for repeat in range(options.repeats + 1):
             for ranked, run in runs.items():
@@ -63,8 +81,8 @@ def main() -> None:
                     times[ranked].append(time.perf_counter() - start)
         ratio = statistics.median(b / a for a, b in zip(times[False], times[True], strict=True))
         plain, ranked = (1e3 * statistics.median(times[each]) / LAYERS for each in (False, True))
-        rows.append({"keys": keys, "queries": queries, "plain_ms": round(plain, 3), "term_ms": round(ranked, 3)})
-        rows[-1]["ratio"] = round(ratio, 3)
+        rows.append({"keys": keys, "queries": queries, "compiled": compiled})
+        rows[-1].update({"plain_ms": round(plain, 3), "term_ms": round(ranked, 3), "ratio": round(ratio, 3)})
         print(json.dumps(rows[-1]), flush=True)
     told = {key: getattr(options, key) for key in ("heads", "rank", "repeats")}
     if options.out:

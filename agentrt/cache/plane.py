@@ -77,6 +77,15 @@ class Stretch:
             wide = self._wide[part] = stretched.unbind(0)
         return wide[layer]
 
+    def place(self, part: str) -> tuple[int, int, int]:
+        """Of a plane that covers all layers: the address of the first row in layer 0, the bytes from layer to layer,
+        and from row to row."""
+        assert self._only is None
+        rows = self.segment[part]
+        size = rows.element_size()
+        layer, row = rows.stride(0) * size, rows.stride(1) * size
+        return rows.data_ptr() + self.start * row, layer, row
+
 
 class PairedStretch(Stretch):
     """Slots whose keys lie in another plane, the same tokens in the same order."""
@@ -87,6 +96,9 @@ class PairedStretch(Stretch):
 
     def read(self, part: str, layer: int) -> torch.Tensor:
         return self._keys.read(part, layer) if part == "k" else super().read(part, layer)
+
+    def place(self, part: str) -> tuple[int, int, int]:
+        return self._keys.place(part) if part == "k" else super().place(part)
 
 
 class Plane:

@@ -36,6 +36,10 @@ def evaluate(
     split: Split = "auto",
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="Only the first N questions.")] = None,
     repeats: Annotated[int, typer.Option("--repeats", help="Episodes of each question, each with its own seed.")] = 1,
+    sampling: Annotated[
+        str | None,
+        typer.Option("--sampling", metavar="PRESET", help="How all roles draw: greedy, autoact or lragent (papers)."),
+    ] = None,
     concurrency: Annotated[
         int, typer.Option("--concurrency", help="Episodes at once on one engine. Changes no result in fp32.")
     ] = 4,
@@ -90,6 +94,8 @@ def evaluate(
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
     loaded = resolved.load_team()
+    if sampling is not None:
+        loaded = loaded.sampling_as(sampling)
     wanted = None if split == "all" else split
     questions = pick(load_questions(benchmark, data, wanted, captions=not loaded.shows_images), limit)
     plan = EvalPlan(benchmark, questions, repeats, concurrency, settings.seed, max_failed)
@@ -139,13 +145,25 @@ def _show(out: Output, summary: dict[str, Any]) -> None:
         interval = summary["ci95"][key]
         spread = f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""
         total.append(f"{summary['metrics'][key]:.3f}{spread}")
+    deviations = summary["std_over_repeats"]
     columns = ("group", "n", *metrics)
     out.table(columns, [*rows, ("all", summary["n"], *total)], right=columns[1:])
-    if summary["baseline"]:
-        guess = summary["baseline"]
-        out.result(f"always answering {guess['letter']} would score {guess['accuracy']:.3f}")
+    if deviations:
+        spelled = ", ".join(f"{name} {value:.4f}" for name, value in deviations.items())
+        out.result(f"standard deviation over repeats: {spelled}")
+    guess = dict(summary["baseline"])
+    answer = guess.pop("letter", None) or repr(guess.pop("answer"))
+    out.result(f"always answering {answer} would score {', '.join(f'{name} {v:.3f}' for name, v in guess.items())}")
     ends = ", ".join(f"{count} {status}" for status, count in summary["status"].items())
-    out.result(f"{summary['n']} episodes of {summary['questions']} questions ended as: {ends}")
+    hit = f"{summary['limit_share']:.1%} hit a limit"
+    out.result(f"{summary['n']} episodes of {summary['questions']} questions ended as: {ends}; {hit}")
+    if cost := summary["per_episode"]:
+        length = cost["trajectory_tokens"]
+        out.result(
+            f"per episode: TTFT {cost['ttft_s']:.2f} s, model {cost['model_latency_s']:.2f} s, end to end "
+            f"{cost['end_to_end_s']:.2f} s, {cost['steps']:.1f} steps, {length['mean']:.0f} tokens "
+            f"(at most {length['max']})"
+        )
     health = summary["tool_health"]
     failures = ", ".join(f"{count} {kind}" for kind, count in health["failures"].items()) or "none"
     out.result(f"tools: {health['calls']} calls, {health['misses']} misses, failures: {failures}")

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from agentrt.cli import (
+    compare,
     config,
     doctor,
     drift,
@@ -112,6 +113,7 @@ def _root(
 app.command("run")(run.run)
 app.command("resume")(resume.resume)
 app.command("eval")(evaluate)
+app.command("compare")(compare.compare)
 app.command("replay")(replay.replay)
 app.command("drift")(drift.drift)
 app.command("profile")(profile.profile)

@@ -32,7 +32,7 @@ class Settings(Strict):
     out: Text = "runs"
     offline: bool = False
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    backend: Literal["auto", "triton", "reference"] = "auto"
+    backend: Literal["auto", "triton", "jit", "reference"] = "auto"
     threads: PositiveInt | None = None
     corpus: Text | None = None
     kv_budget: BudgetText | None = None

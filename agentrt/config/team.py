@@ -31,6 +31,7 @@ from agentrt.config.problems import in_order, suggest, validate
 from agentrt.config.scheme import SchemeConfig, scheme_faults
 from agentrt.config.sections import (
     IMAGE_TOOL,
+    PRESETS,
     BaseConfig,
     DialectConfig,
     LimitsConfig,
@@ -130,6 +131,23 @@ class Team(Strict):
         if findings:
             raise ConfigError(in_order(team.problem(*finding) for finding in findings))
         return team
+
+    def sampling_as(self, preset: str) -> Self:
+        """The team with all roles sampling as a preset says, each up to its own `max_new_tokens`.
+
+        Raises UsageError for a preset that there is not.
+        """
+        if preset not in PRESETS:
+            raise UsageError(f"no sampling preset {preset!r}{suggest(preset, PRESETS, 'presets')}")
+        changes = [
+            Override(
+                ("roles", name, "sampling"),
+                {"preset": preset, "max_new_tokens": role.sampling.max_new_tokens},
+                f"sampling {preset}",
+            )
+            for name, role in self.roles.items()
+        ]
+        return self.restore(self.values(), name=self.name, root=self.root, overrides=changes, need_adapters=False)
 
     def values(self) -> dict[str, Any]:
         """The whole file with its changes, as JSON."""

@@ -98,7 +98,7 @@ class Engine:
     ) -> Self:
         """Load a backbone (alias, hub id, folder or GGUF file) and adapters (peft folders by role name).
 
-        `backend`: "triton" or "reference" kernels; "auto" takes Triton on a CUDA device, else torch.
+        `backend`: see `agentrt_kernels.dispatch`.
         Raises BackboneError, AdapterError or SchemeError, naming the value and the fix.
         """
         chosen = make_scheme(scheme, scheme_options) if isinstance(scheme, str) else scheme

@@ -50,8 +50,15 @@ def attend(
         return torch.zeros_like(queries)[None], None
     if step.kernels is not None:
         return step.kernels.attend(layer, queries, scaling, sliding_window)[None], None
-    outs = [_read(reader, layer, queries, step, scaling, sliding_window) for reader in step.readers]
-    return (outs[0] if len(outs) == 1 else torch.cat(outs))[None], None
+    if not step.decode:
+        outs = [_read(reader, layer, queries, step, scaling, sliding_window) for reader in step.readers]
+        return (outs[0] if len(outs) == 1 else torch.cat(outs))[None], None
+    queries = queries.contiguous()
+    out = torch.empty_like(queries)
+    step.decode.attend(layer, queries, out, scaling, sliding_window)
+    for reader in step.readers:
+        out[reader.start : reader.end] = _read(reader, layer, queries, step, scaling, sliding_window)
+    return out[None], None
 
 
 def _read(

@@ -32,6 +32,7 @@ from agentrt_kernels.dispatch import Backend, resolve
 from agentrt_kernels.limits import MAX_RANK
 
 if TYPE_CHECKING:
+    from agentrt.model.decode import StepDecode
     from agentrt.model.kernels import StepKernels
 
 
@@ -52,7 +53,7 @@ class Backbone:
         compute: ComputeThread | None = None,
         backend: Backend = "auto",
     ) -> None:
-        """`backend`: see `agentrt_kernels.dispatch`. Raises BackboneError where Triton is asked for and cannot run."""
+        """`backend`: see `agentrt_kernels.dispatch`. Raises BackboneError where what is asked for cannot run."""
         self.tokenizer = tokenizer
         self.compute = compute or ComputeThread()
         """Where engines run this backbone's steps."""
@@ -75,7 +76,7 @@ class Backbone:
             self.backend = resolve(backend, self.device, head_dim=self.head_dim, dtype=self.dtype)
         except ValueError as error:
             raise BackboneError(str(error)) from error
-        self._context = StepContext(_step_kernels(self.device) if self.backend == "triton" else None)
+        self._context = StepContext(self._step_kernels(), self._step_decode())
         self._lock = threading.Lock()
         self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
         self._head = self.compute.call(PackedLinear, model.lm_head)
@@ -253,6 +254,21 @@ class Backbone:
         logits = self._head(self._stack.norm(hidden[self._upload(rows)]))
         return [part if len(part) else None for part in logits.split(counts)]
 
+    def _step_kernels(self) -> "StepKernels | None":
+        if self.backend != "triton":
+            return None
+        from agentrt.model.kernels import StepKernels  # imports triton
+
+        return StepKernels(self.device)
+
+    def _step_decode(self) -> "StepDecode | None":
+        if self.backend != "jit":
+            return None
+        from agentrt.model.decode import StepDecode  # imports numba
+
+        heads = int(self.model.config.num_attention_heads)
+        return StepDecode(self.dtype, self.head_dim, heads, self.num_kv_heads, self.num_layers)
+
     def _wrap(self) -> None:
         for index, layer in enumerate(self._stack.layers):
             for parent, names in ((layer.self_attn, ATTENTION), (layer.mlp, MLP)):
@@ -268,12 +284,6 @@ class Backbone:
                     self.shapes[site] = ProjectionShape(base.in_features, base.out_features)
                     product = products.get(name) or PackedLinear(base)
                     setattr(parent, name, AdaptedLinear(product, site, self._context))
-
-
-def _step_kernels(device: torch.device) -> "StepKernels":
-    from agentrt.model.kernels import StepKernels  # imports triton
-
-    return StepKernels(device)
 
 
 def _positions(passes: Iterable[Pass]) -> list[int]:

@@ -17,6 +17,7 @@ from agentrt.model.ridge import Translation
 from agentrt.step import Pass
 
 if TYPE_CHECKING:
+    from agentrt.model.decode import StepDecode  # imports numba
     from agentrt.model.kernels import StepKernels  # imports triton
 
 
@@ -118,8 +119,10 @@ class StepContext:
     translations: list[Translation | KeyMaking]
     """What is computed from slots, once they are written."""
 
-    def __init__(self, kernels: "StepKernels | None" = None) -> None:
+    def __init__(self, kernels: "StepKernels | None" = None, decode: "StepDecode | None" = None) -> None:
         self._kernels = kernels
+        self.decode = decode
+        """Serves single rows through the compiled CPU kernel; None: torch does."""
         self.kernels = kernels
         """Run this step through Triton; None: plain torch."""
 
@@ -150,6 +153,8 @@ class StepContext:
         self.kernels = self._kernels if plain else None  # they know no overlays, no skipped positions, no key terms
         if self.kernels is not None:
             self.kernels.begin(self, planes, [position for each in passes for position in each.positions])
+        if self.decode is not None:
+            self.readers = self.decode.begin(self.readers, adapters)
 
     def rows_of(self, projection: str) -> Sequence[Rows]:
         """Rows whose path's low-rank term the projection adds."""

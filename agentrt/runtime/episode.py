@@ -68,7 +68,7 @@ class Runtime:
         dtype: str | None = None,
         device: str = "auto",
         offline: bool = False,
-        backend: Literal["auto", "triton", "reference"] = "auto",
+        backend: Literal["auto", "triton", "jit", "reference"] = "auto",
         kv_budget: float | str | None = None,
         adapters: Mapping[str, Path | str] | None = None,
     ) -> None:

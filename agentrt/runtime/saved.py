@@ -51,7 +51,7 @@ class Resources(BaseModel):
     dtype: str = "auto"
     device: str = "auto"
     offline: bool = False
-    backend: Literal["auto", "triton", "reference"] = "auto"
+    backend: Literal["auto", "triton", "jit", "reference"] = "auto"
     kv_budget: float | str | None = None
     adapters: dict[str, str] = Field(default_factory=dict)
 

@@ -1,35 +1,36 @@
-"""Which implementation of the kernels runs: Triton, or the torch references."""
+"""Which implementation of the kernels runs: Triton, the torch references, or these with compiled decode on a CPU."""
 
 from typing import Literal, get_args
 
 import torch
 
 from agentrt_kernels.limits import DTYPES, check_head_dim
+from agentrt_kernels.lora_attention import decode
 from agentrt_kernels.machine import installed, interprets
 
-Backend = Literal["auto", "triton", "reference"]
-Resolved = Literal["triton", "reference"]
+Backend = Literal["auto", "triton", "jit", "reference"]
+Resolved = Literal["triton", "jit", "reference"]
 
 
 def resolve(backend: Backend, device: torch.device | str, *, head_dim: int, dtype: torch.dtype) -> Resolved:
     """What `backend` means for a model on this device. What is named explicitly runs, or raises ValueError.
 
-    auto: Triton on CUDA where it is installed and takes the model's shape, else the references.
+    auto: Triton on CUDA where it is installed and takes the model's shape; on a CPU jit (the references, with decode
+    attention compiled by numba) where that can run; else the references.
     """
     if backend not in get_args(Backend):
         raise ValueError(f"backend: {backend!r} is none of {', '.join(get_args(Backend))}")
-    if backend == "reference":
-        return "reference"
     device = torch.device(device)
-    obstacle = _obstacle(device, head_dim, dtype)
-    if backend == "triton":
-        if obstacle:
-            raise ValueError(f"backend: triton cannot run here: {obstacle}; choose auto or reference")
-        return "triton"
-    return "triton" if device.type == "cuda" and not obstacle else "reference"
+    obstacles = {"triton": _no_triton(device, head_dim, dtype), "jit": decode.obstacle(device, dtype)}
+    if backend == "auto":
+        preferred: Resolved = "triton" if device.type == "cuda" else "jit"
+        return "reference" if obstacles[preferred] else preferred
+    if backend != "reference" and obstacles[backend]:
+        raise ValueError(f"backend: {backend} cannot run here: {obstacles[backend]}; choose auto or reference")
+    return backend
 
 
-def _obstacle(device: torch.device, head_dim: int, dtype: torch.dtype) -> str | None:
+def _no_triton(device: torch.device, head_dim: int, dtype: torch.dtype) -> str | None:
     try:
         check_head_dim("the model", head_dim)
     except ValueError as error:

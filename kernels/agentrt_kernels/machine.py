@@ -1,4 +1,4 @@
-"""What every launch needs to know about Triton on this machine; imports triton only when asked."""
+"""What every launch needs to know about the compilers on this machine; imports triton only when asked."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -18,6 +18,11 @@ def interprets() -> bool:
 
 def installed() -> bool:
     return find_spec("triton") is not None
+
+
+def compiles() -> bool:
+    """Whether numba is there to compile kernels for the CPU."""
+    return find_spec("numba") is not None
 
 
 def upcasts(dtype: torch.dtype) -> bool:

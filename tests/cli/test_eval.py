@@ -32,6 +32,9 @@ def test_json_has_a_row_for_each_episode_and_ends_with_the_summary(cli: Any, tin
     assert set(last) >= {"benchmark", "scheme", "n", "metrics", "by_group", "ci95", "tool_health", "run_id", "seed"}
     assert (last["benchmark"], last["scheme"], last["n"], last["seed"]) == ("mini", "pre_lr_shared", 6, 5)
     assert "6 episodes of 3 questions" in result.stderr
+    assert "standard deviation over repeats: em" in result.stderr
+    assert last["per_episode"]["trajectory_tokens"]["max"] > 0
+    assert "per episode: TTFT" in result.stderr
     folder = tmp_path / "runs" / last["run_id"]
     assert {row.key for row in read_rows(folder)} == {(row["id"], row["repeat"]) for row in rows}
     summary = json.loads((folder / "summary.json").read_text())
@@ -66,6 +69,19 @@ def test_an_interrupted_evaluation_names_its_id_and_goes_on(
     assert "resume with the same options" in other.stderr
 
 
+def test_a_sampling_preset_replaces_what_the_roles_say(cli: Any, tiny: list[str], tmp_path: Path) -> None:
+    rows = {}
+    for preset in ("greedy", "lragent"):
+        result = cli(*tiny, "--limit", "1", "--repeats", "2", "--sampling", preset, "--json")
+        assert result.exit_code == 0, result.stderr
+        rows[preset] = [json.loads(line) for line in result.stdout.splitlines()[:2]]
+    greedy, drawn = (
+        [[span["token_ids"] for span in row["result"]["spans"]] for row in found] for found in rows.values()
+    )
+    assert greedy[0] == greedy[1]
+    assert drawn[0] != drawn[1]
+
+
 def test_people_get_a_table_by_grade_band_and_the_guessing_baseline(cli: Any, tiny: list[str]) -> None:
     letters = "--set=flow.nodes.argue.constrain.Finish={span_of: question}"
     result = cli(*tiny, "--benchmark", "mini-science", "--split", "all", "--limit", "6", letters)
@@ -92,6 +108,7 @@ def test_more_broken_episodes_than_allowed_end_with_6(cli: Any, tiny: list[str])
         (("--concurrency", "0"), 2, "--concurrency 0: at least 1"),
         (("--max-failed", "2"), 2, "--max-failed 2"),
         (("--resume", "nothing"), 2, "nothing is no evaluation"),
+        (("--sampling", "lragnt"), 2, "did you mean 'lragent'?"),
         (("--scheme", "pre_lr_shard"), 2, "did you mean 'pre_lr_shared'?"),
         (("--set", "base.model=no-such"), 5, "there is no model 'no-such'"),
     ],

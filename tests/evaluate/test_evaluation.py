@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,17 @@ from agentrt.errors import DataError, EngineClosedError, UsageError
 from agentrt.evaluate.evaluation.folder import ROWS, EvalFolder, read_rows
 from agentrt.evaluate.evaluation.job import run_episodes
 from agentrt.evaluate.evaluation.plan import EvalPlan, Key, episode_seed, pick
-from agentrt.evaluate.evaluation.row import EpisodeRow, row_of
+from agentrt.evaluate.evaluation.row import EpisodeRow
 from agentrt.evaluate.evaluation.summary import summarise
 from agentrt.evaluate.statistics import bootstrap_mean
 from agentrt.questions.datasets import load_questions
-from agentrt.questions.question import Question
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool, ScriptedEngine
 from agentrt_tools import ToolFailed
 from tests.crew import short_team
 
 from .conftest import OpenRuntime
+from .rows import costly, row
 
 MINI = tuple(load_questions("mini"))
 
@@ -108,13 +109,6 @@ def test_an_engine_that_is_gone_ends_the_evaluation() -> None:
         rows_of(runtime, EvalPlan("mini", MINI[:2]))
 
 
-def row(question: Question, prediction: str | None, status: Any = "finished", repeat: int = 0) -> EpisodeRow:
-    from agentrt.evaluate.evaluation.plan import Episode
-
-    made = row_of(Episode(question, repeat, 0), None)
-    return made.model_copy(update={"prediction": prediction, "status": status}).rescore()
-
-
 def test_rows_survive_json_and_score_again_alone() -> None:
     science = load_questions("mini-science")[0]
     for question, right in ((MINI[0], MINI[0].answer), (science, science.letter), (science, science.answer)):
@@ -139,7 +133,7 @@ def test_text_is_scored_by_level_and_choices_by_grade_band() -> None:
     assert summary["metrics"] == {"em": 0.75, "f1": 0.75}
     low, high = summary["ci95"]["em"]
     assert 0.0 <= low < 0.75 < high <= 1.0
-    assert summary["baseline"] is None
+    assert summary["baseline"] == {"answer": min(q.answer for q in levels), "em": 0.25, "f1": 0.25}
 
     science = load_questions("mini-science")
     summary = summarise("mini-science", "s", [row(question, "A") for question in science])
@@ -158,6 +152,46 @@ def test_repeats_of_a_question_are_one_value_of_the_interval() -> None:
     summary = summarise("mini", "s", rows)
     assert (summary["n"], summary["questions"], summary["metrics"]["em"]) == (8, 4, 0.5)
     assert summary["ci95"]["em"] == [0.5, 0.5]
+
+
+def test_repeats_spread_over_whole_repeats_only() -> None:
+    rows = [
+        row(question, question.answer if repeat <= index else "x", repeat=repeat)
+        for index, question in enumerate(MINI[:4])
+        for repeat in (0, 1, 2)
+    ]
+    assert summarise("mini", "s", rows)["std_over_repeats"]["em"] == pytest.approx(0.25)  # of 1, 0.75 and 0.5
+    without_last = [each for each in rows if each.key != Key(MINI[0].id, 2)]
+    assert summarise("mini", "s", without_last)["std_over_repeats"]["em"] == pytest.approx(0.176777)
+    assert summarise("mini", "s", [each for each in rows if each.repeat == 0])["std_over_repeats"] is None
+
+
+def test_the_baseline_for_text_is_the_most_frequent_answer() -> None:
+    asked = [replace(MINI[n], answer=text) for n, text in enumerate(["yes", "Rome", "yes", "Rome", "yes", "a Roma"])]
+    summary = summarise("mini", "s", [row(question, "no", repeat=repeat) for question in asked for repeat in (0, 1)])
+    assert summary["baseline"] == {"answer": "yes", "em": 0.5, "f1": 0.5}
+
+
+def test_episodes_that_hit_a_limit_are_counted_once() -> None:
+    ends = ("finished", "limit:steps", "forced", "loop", "failed", "malformed", "limit:time", "finished")
+    summary = summarise("mini", "s", [row(MINI[n], "x", end) for n, end in enumerate(ends)])
+    assert summary["limit_share"] == 0.5
+
+
+def test_costs_are_summed_over_an_episodes_calls_and_averaged_over_episodes() -> None:
+    short = costly(row(MINI[0], "x"), tokens=100, steps=2, ttft_s=0.25, turns=2, turns_s=2.0)
+    long = costly(row(MINI[1], "x"), tokens=300, steps=6, ttft_s=0.5, turns=6, turns_s=9.0)
+    broken = row(MINI[2], None, "failed")
+    assert summarise("mini", "s", [short, long, broken])["per_episode"] == {
+        "episodes": 2,
+        "ttft_s": (2 * 2 * 0.25 + 2 * 6 * 0.5) / 2,
+        "model_latency_s": 5.5,
+        "end_to_end_s": 6.5,
+        "trajectory_tokens": {"mean": 200.0, "max": 300},
+        "generated_tokens": 20.0,
+        "steps": 4.0,
+    }
+    assert summarise("mini", "s", [broken])["per_episode"] is None
 
 
 def test_the_bootstrap_interval_is_that_of_the_mean() -> None:

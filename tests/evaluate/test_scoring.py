@@ -61,6 +61,10 @@ def test_normalisation_lowers_drops_punctuation_then_articles(text: str, normal:
         ("B", "A", False, 0.0),
         ("the", "Rome", False, 0.0),
         ("...", "Rome", False, 0.0),
+        ("TRÊS CORAÇÕES!", "Três Corações", True, 1.0),
+        ("Tres Coracoes", "Três Corações", False, 0.0),  # accents count
+        ("“Rome”", "Rome", False, 0.0),  # only ASCII punctuation is dropped
+        ("Rome\u00a0Italy", "Rome Italy", True, 1.0),
     ],
 )
 def test_text_is_scored_by_exact_match_and_f1(prediction: str, gold: str, correct: bool, f1: float) -> None:

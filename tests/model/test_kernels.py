@@ -95,7 +95,7 @@ def test_the_backend_can_be_named_where_the_model_is_loaded(tmp_path, monkeypatc
     for backend in ("auto", "triton"):
         with Engine.load(str(folder), backend=backend, device="cpu", dtype="float32") as engine:
             chosen[backend] = engine.backbone.backend
-    assert chosen == {"auto": "reference", "triton": "triton"}
+    assert chosen == {"auto": "jit", "triton": "triton"}
 
 
 def test_an_adapter_beyond_the_kernels_rank_is_refused_at_load(tmp_path):

@@ -1,0 +1,1 @@
+"""Comparison of finished evaluations: episodes paired by question, differences with intervals, flips."""

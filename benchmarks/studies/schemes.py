@@ -1,0 +1,66 @@
+"""Study (a): every scheme answers the same questions: `python -m benchmarks.studies.schemes --data DIR`.
+
+A row a benchmark and scheme, and the paired differences from the benchmark's first scheme.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from agentrt.config.strict import PositiveInt, Strict, Text
+from agentrt.evaluate.compare.result import compare, to_record
+from agentrt.evaluate.compare.runs import load_runs
+from benchmarks.studies.harness import Study, StudyConfig, main, slug
+
+
+class BenchmarkConfig(Strict):
+    """Questions as `agentrt eval` takes them; files are relative to --data, none for what is shipped."""
+
+    name: Text
+    data: Text | None = None
+    corpus: Text | None = None
+    split: Text = "auto"
+    limit: PositiveInt
+    sets: tuple[Text, ...] = ()
+
+
+class SchemesConfig(StudyConfig):
+    benchmarks: tuple[BenchmarkConfig, ...] = Field(min_length=1)
+    schemes: tuple[Text, ...] = Field(min_length=2)
+    sampling: Text = "greedy"
+    repeats: PositiveInt = 1
+    concurrency: PositiveInt = 4
+
+
+def eval_args(study: Study[SchemesConfig], benchmark: BenchmarkConfig) -> list[str]:
+    config = study.config
+    files = [("--data", benchmark.data), ("--corpus", benchmark.corpus)]
+    named = [word for flag, file in files if file for word in (flag, str(study.path(file)))]
+    plan = {"--split": benchmark.split, "--limit": benchmark.limit, "--sampling": config.sampling}
+    plan |= {"--repeats": config.repeats, "--concurrency": config.concurrency}
+    sets = [word for each in benchmark.sets for word in ("--set", each)]
+    return ["--benchmark", benchmark.name, *named, *sets, *(str(word) for pair in plan.items() for word in pair)]
+
+
+def compared(folders: Sequence[str], out: Path) -> dict[str, Any]:
+    return to_record(compare(load_runs(folders, out)))
+
+
+def run(study: Study[SchemesConfig]) -> None:
+    for benchmark in study.config.benchmarks:
+        args = eval_args(study, benchmark)
+        places = {scheme: f"{benchmark.name}/{slug(scheme)}" for scheme in study.config.schemes}
+        for scheme, place in places.items():
+            study.measure(f"{benchmark.name} {scheme}", study.evaluate, place, [*args, "--scheme", scheme])
+        folders = [str(study.evaluation(place)) for place in places.values()]
+        study.measure(f"{benchmark.name} compared", compared, folders, study.work)
+
+
+def start(argv: Sequence[str] | None = None) -> None:
+    main("schemes", SchemesConfig, run, argv, __doc__)
+
+
+if __name__ == "__main__":
+    start()

@@ -1,0 +1,142 @@
+"""A step's single rows, attended in one call a layer by the compiled kernel of `jit.py`: its tables and its launch."""
+
+import ctypes
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+
+from agentrt_kernels.machine import compiles
+
+_BASE_2: Final = 1 / math.log(2)
+
+
+class Where(NamedTuple):
+    """Rows of one part of a plane: the address of the first in layer 0; bytes to the next layer, to the next row."""
+
+    address: int
+    layer_bytes: int
+    row_bytes: int
+
+    def at(self, row: int) -> "Where":
+        return self._replace(address=self.address + row * self.row_bytes)
+
+
+class Piece(NamedTuple):
+    """Consecutive keys: k and v rows [Hkv, d] each, contiguous; lr rows [rank of the row that reads them], or none."""
+
+    length: int
+    k: Where
+    v: Where
+    lr: Where | None = None
+
+    def after(self, skip: int) -> "Piece":
+        """Without its first keys."""
+        return Piece(self.length - skip, self.k.at(skip), self.v.at(skip), self.lr and self.lr.at(skip))
+
+
+class Row(NamedTuple):
+    """Row `at` of the packed step sees these pieces in full.
+
+    `ups`: the addresses, layer by layer, of its adapter's B, scaling included, fp32 [rank, Hkv, d], contiguous; none
+    where it has no low-rank term, and with `rank` 0 the pieces' low-rank rows are not read.
+    """
+
+    at: int
+    pieces: Sequence[Piece]
+    ups: Sequence[int] = ()
+    rank: int = 0
+
+
+def obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why rows of such planes cannot be attended here, or None."""
+    if device.type != "cpu":
+        return f"the device is {device.type}, not cpu"
+    if dtype not in (torch.bfloat16, torch.float32):
+        return f"dtype {dtype} is not supported"
+    if not compiles():
+        return "numba is not installed"
+    from agentrt_kernels.native import team_runner  # imports numba
+
+    return None if team_runner() else "torch does not compute with libgomp here"
+
+
+def prepare(dtype: torch.dtype, head_dim: int, group: int) -> None:
+    """Compile the kernel for planes of `dtype` now (seconds; once a machine, numba keeps it), not at a first token."""
+    _launcher(dtype, head_dim, group)
+
+
+class Decode:
+    """The rows of one step. Addresses must stay valid, and planes as they are, until the step is over."""
+
+    def __init__(
+        self, rows: Sequence[Row], *, dtype: torch.dtype, kv_heads: int, group: int, head_dim: int, num_layers: int
+    ) -> None:
+        from agentrt_kernels.lora_attention import jit  # imports numba
+
+        self._jit = jit
+        self._shape = (kv_heads * group, head_dim)
+        self._dtype = dtype
+        self._launch = _launcher(dtype, head_dim, group)
+        pieces: list[tuple[int, ...]] = []
+        chunks: list[tuple[int, ...]] = []
+        table: list[tuple[int, ...]] = []
+        ups: list[Sequence[int]] = []
+        rank = max(row.rank for row in rows)
+        for number, row in enumerate(rows):
+            first = len(chunks)
+            for piece in row.pieces:
+                ranked = 0 if piece.lr is None else row.rank
+                num = -(-piece.length // jit.CHUNK)
+                edges = [index * piece.length // num for index in range(num + 1)]
+                chunks += [(len(pieces), low, high - low, ranked, number) for low, high in itertools.pairwise(edges)]
+                pieces.append((*piece.k, *piece.v, *(piece.lr or (0, 0, 0))))
+            table.append((row.at, first, len(chunks) - first, number, row.rank))
+            ups.append(row.ups or [0] * num_layers)
+        self._left = np.repeat(np.array([row[2] for row in table], np.int64), kv_heads)
+        parts = np.empty(len(chunks) * kv_heads * group * (2 + head_dim + rank), np.float32)
+        self._keep: list[Any] = [*(np.array(each, np.int64) for each in (pieces, chunks, table, ups)), parts]
+        self._step = np.zeros(16, np.int64)
+        for column, array in zip((jit.PIECES, jit.CHUNKS, jit.ROWS, jit.UPS, jit.PARTS), self._keep, strict=True):
+            self._step[column] = array.ctypes.data
+        self._step[jit.LEFT] = self._left.ctypes.data
+        self._step[jit.TASKS] = len(chunks) * kv_heads
+        self._step[jit.HEADS], self._step[jit.RANK], self._step[jit.LAYERS] = kv_heads, rank, num_layers
+        self._data = self._step.ctypes.data
+
+    def run(self, layer: int, query: torch.Tensor, out: torch.Tensor, scale: float) -> None:
+        """Attend the rows: query and out [rows, H, d], contiguous, of the planes' dtype."""
+        heads, d = self._shape
+        for name, tensor in (("query", query), ("out", out)):
+            if tensor.shape[1:] != self._shape or tensor.dtype != self._dtype or not tensor.is_contiguous():
+                raise ValueError(f"{name}: contiguous {self._dtype} [rows, {heads}, {d}] expected")
+        jit, step = self._jit, self._step
+        step[jit.NEXT], step[jit.LAYER] = 0, layer
+        step[jit.QUERY], step[jit.OUT] = query.data_ptr(), out.data_ptr()
+        step[jit.SCALE] = np.float32(scale * _BASE_2).view(np.int32)
+        self._launch(self._data)
+
+
+@cache
+def _launcher(dtype: torch.dtype, head_dim: int, group: int) -> Callable[[int], None]:
+    from agentrt_kernels.lora_attention.jit import compiled
+    from agentrt_kernels.native import team_runner
+
+    entry = compiled(dtype, head_dim, group)
+    function = entry.address
+    alone = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
+    team = team_runner()
+    assert team is not None, "see `obstacle`"
+
+    def launch(data: int) -> None:
+        threads = torch.get_num_threads()
+        if threads > 1:
+            team(function, data, threads)
+        else:
+            alone(data)
+
+    return launch
