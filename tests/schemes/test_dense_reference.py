@@ -20,6 +20,22 @@ TOLERANCE = 2e-5
 """fp32, relative to the largest value: sums in another order, nothing else."""
 
 
+FIRST = set({name.split(":")[0]: name for name in reversed(REFERENCES)}.values())
+"""Each scheme with the options named first."""
+
+
+def by_family(families):
+    """The grid of families and schemes; other options than a scheme's first are slow but for the first family."""
+    first, *_ = families
+    return pytest.mark.parametrize(
+        ("family", "scheme"),
+        [
+            pytest.param(family, scheme, marks=[] if family == first or scheme in FIRST else pytest.mark.slow)
+            for family, scheme in product(families, REFERENCES)
+        ],
+    )
+
+
 def assert_close(ours, reference, what):
     assert ours.shape == reference.shape, what
     error = (ours - reference).abs().max() / reference.abs().max()
@@ -85,8 +101,7 @@ def compare_repairs(rig, reference):
     assert found == {key: sorted(rows) for key, rows in reference.repaired.items() if rows}
 
 
-@pytest.mark.parametrize("scheme", REFERENCES)
-@pytest.mark.parametrize("family", FAMILIES)
+@by_family(FAMILIES)
 def test_engine_passes_equal_the_dense_definition(family, scheme):
     model, folders = make(family, shared_a=scheme == "base_lr_shared")
     preamble = [5, 9, 9, 13, 2, 77, 101]
@@ -119,8 +134,7 @@ def test_adapters_on_every_projection_but_the_key(scheme):
     compare_caches(rig, reference, scheme)
 
 
-@pytest.mark.parametrize("scheme", REFERENCES)
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3", "mistral-window"])
+@by_family(["llama", "qwen2", "qwen3", "smollm3", "mistral-window"])
 def test_adapters_on_the_key_too(family, scheme):
     """RoPE, a norm, a bias, layers without RoPE, windows; and a role without an adapter."""
     model, folders = make(family, targets=QKVO, shared_a=scheme == "base_lr_shared")
