@@ -1,10 +1,12 @@
 """The shipped team on a tiny random model, short enough for tests."""
 
+import copy
+import functools
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
 
 from agentrt.builtin import configs_dir
 from agentrt.config.team import Override, Team
@@ -15,6 +17,7 @@ from agentrt.model.ridge import RidgeMap, save_maps
 from agentrt.model.tiny import tiny_adapter, tiny_model
 from agentrt.schemes.make import make_scheme
 from agentrt.testing import ByteTokenizer
+from tests.models import scratch, share_a
 
 CORPUS = configs_dir() / "mini" / "articles.jsonl"
 ROLES = ("plan", "action", "reflect")
@@ -35,26 +38,38 @@ def short_team(*changes: Override, **limits: int) -> Team:
 
 
 def tiny_engine(folder: Path, scheme: str) -> Engine:
-    """An engine with an adapter for each role, of the kind that the scheme takes; its tokens are bytes."""
-    model = tiny_model(vocab_size=256, max_position_embeddings=4096, layers=2)
-    invoked: dict[str, Any] = {"alora_invocation_tokens": [ord(":")]} if scheme.startswith("alora") else {}
-    folders = {role: tiny_adapter(model, folder / role, seed=seed, **invoked) for seed, role in enumerate(ROLES)}
-    if scheme.startswith("base_lr_shared"):
-        share_a(list(folders.values()))
-    backbone = Backbone(model)
+    """An engine with an adapter for each role, of the kind that the scheme takes; its tokens are bytes.
+
+    `folder`: where the scheme ridge finds its maps.
+    """
+    model, folders = tiny_weights(scheme)
+    backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     if scheme == "ridge":
+        folder.mkdir(parents=True, exist_ok=True)
         scheme = f"ridge:{write_maps(folder / 'maps.safetensors', backbone, adapters)}"
     reader: Any = ByteTokenizer()  # the engine itself never reads text
     return Engine(backbone, adapters, make_scheme(scheme), tokenizer=reader)
 
 
-def share_a(folders: list[Path]) -> None:
-    """Give all adapters the A of the first."""
-    donor, *others = (folder / "adapter_model.safetensors" for folder in folders)
-    shared = load_file(donor)
-    for file in others:
-        save_file({key: shared[key] if "lora_A" in key else value for key, value in load_file(file).items()}, file)
+Weights = tuple[PreTrainedModel, dict[str, Path]]
+
+
+def tiny_weights(scheme: str) -> Weights:
+    """A model and a folder of an adapter for each role, of the kind that the scheme takes; not to be changed."""
+    name, *_ = scheme.split(":")
+    return _weights(name if name in ("alora", "base_lr_shared") else "plain")
+
+
+@functools.cache
+def _weights(kind: str) -> Weights:
+    model = tiny_model(vocab_size=256, max_position_embeddings=4096, layers=2)
+    invoked: dict[str, Any] = {"alora_invocation_tokens": [ord(":")]} if kind == "alora" else {}
+    place = scratch() / f"crew-{kind}"
+    folders = {role: tiny_adapter(model, place / role, seed=seed, **invoked) for seed, role in enumerate(ROLES)}
+    if kind == "base_lr_shared":
+        share_a(folders.values())
+    return model, folders
 
 
 def write_maps(file: Path, backbone: Backbone, adapters: AdapterSet) -> Path:

@@ -1,6 +1,7 @@
 """Runs episodes that end by SIGKILL, each in a process of its own: `python -m tests.kills FOLDER SCHEME`.
 
-Into FOLDER go `weights`, and under `runs` one run folder per place of death and `whole`, the run left alone.
+Into FOLDER go the maps of ridge (`weights`), and under `runs` one run folder per place of death and `whole`,
+the run left alone.
 """
 
 import os
@@ -14,7 +15,7 @@ import torch
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool
 from agentrt_tools import Json, ToolResult
-from tests.crew import SEARCHES, short_team, tiny_engine
+from tests.crew import SEARCHES, short_team, tiny_engine, tiny_weights
 from tests.watched import Moment, Watched
 
 QUESTION = "Where was the director of Jaws born?"
@@ -69,6 +70,7 @@ def status_of(folder: Path, scheme: str, run_id: str, seed: int, death: Moment |
 
 def main(folder: Path, scheme: str) -> None:
     torch.set_num_threads(1)
+    tiny_weights(scheme)  # once, by a process that lives to clear up
     seed = next(seed for seed in range(20) if status_of(folder, scheme, "whole", seed, None) == 0)
     for run_id, death in DEATHS.items():
         status = status_of(folder, scheme, run_id, seed, death)

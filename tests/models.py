@@ -1,6 +1,12 @@
 """Tiny models and adapters shared by the equivalence tests."""
 
+import atexit
+import copy
+import functools
 import random
+import shutil
+import tempfile
+from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
@@ -19,20 +25,43 @@ FAMILIES = {
 }
 
 
-def make(folder, name="llama", *, targets=("q_proj", "v_proj"), shared_a=False, **options):
-    """A tiny model and three different adapters on it; with `shared_a` they have the same A everywhere."""
-    model = tiny_model(**FAMILIES[name])
-    folders = {
-        agent: tiny_adapter(model, folder / agent, targets=targets, seed=seed, **options)
-        for seed, agent in enumerate(AGENTS, 1)
-    }
-    if shared_a:
-        donor = load_file(folders["plan"] / "adapter_model.safetensors")
-        for agent in AGENTS[1:]:
-            path = folders[agent] / "adapter_model.safetensors"
-            tensors = load_file(path)
-            save_file({key: donor[key] if "lora_A" in key else value for key, value in tensors.items()}, path)
-    return model, folders
+@functools.cache
+def scratch():
+    """A folder for files that all tests of this process read and none changes."""
+    folder = tempfile.mkdtemp(prefix="agentrt-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+_made = {}
+
+
+def make(name="llama", *, targets=("q_proj", "v_proj"), shared_a=False, **options):
+    """A tiny model, the caller's own, and folders of three adapters on it, made once a process: not to be changed.
+
+    The adapters differ; with `shared_a` they have the same A everywhere. `options` are those of `tiny_adapter`.
+    """
+    key = repr((name, tuple(targets), shared_a, sorted(options.items())))
+    if key not in _made:
+        model = tiny_model(**FAMILIES[name])
+        folder = scratch() / f"made{len(_made)}"
+        folders = {
+            agent: tiny_adapter(model, folder / agent, targets=targets, seed=seed, **options)
+            for seed, agent in enumerate(AGENTS, 1)
+        }
+        if shared_a:
+            share_a(folders.values())
+        _made[key] = model, folders
+    model, folders = _made[key]
+    return copy.deepcopy(model), dict(folders)
+
+
+def share_a(folders):
+    """Give all adapters the A of the first."""
+    donor, *others = (folder / "adapter_model.safetensors" for folder in folders)
+    shared = load_file(donor)
+    for file in others:
+        save_file({key: shared[key] if "lora_A" in key else value for key, value in load_file(file).items()}, file)
 
 
 def random_turns(seed, count=7, agents=AGENTS, vocab=211):

@@ -55,7 +55,8 @@ def test_a_key_changes_with_everything_it_stands_for():
 
 
 def test_an_adapter_trained_on_under_its_old_name_finds_nothing(tmp_path):
-    model, folders = make(tmp_path)
+    model, made = make()
+    folders = {agent: shutil.copytree(folder, tmp_path / agent) for agent, folder in made.items()}
     backbone = Backbone(copy.deepcopy(model))
     plane = backbone.layout(backbone.load_adapters(folders)).kv_spec()
 

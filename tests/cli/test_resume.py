@@ -12,7 +12,13 @@ import pytest
 from agentrt.model.tiny import tiny_model, tiny_tokenizer
 from tests.crew import ROLES
 
-MAIN = [sys.executable, "-c", "from agentrt.cli.main import main; main()"]
+MAIN = [
+    sys.executable,
+    "-c",
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from agentrt.cli.main import main; main()",
+]
+"""The program as a terminal starts it: where the tests run in the background, SIGINT is ignored from the start on."""
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """An engine over a tiny model, per scheme."""
 
-import copy
-
 import pytest
 
 from agentrt.engine import Engine, EngineConfig
@@ -10,31 +8,69 @@ from agentrt.schemes.make import make_scheme
 from tests.models import make
 
 QKVO = "/qkvo"
+VARIANTS = [
+    "non_shared",
+    "full_shared",
+    "base_shared",
+    "base_lr_shared",
+    "pre_lr_shared",
+    "rebase_shared:lp",
+    "rebase_shared:db",
+    "rebase_shared:fused",
+    "rebase_shared:auto",
+    "rebase_shared:auto,adapted_tail=3,pivot=plan",
+    "rebase_shared:lp,lp_at=handover",
+    "droidspeak:layers=1-2",
+    "droidspeak_scattered:layers=0+2",
+    "cacheblend",
+    "relay_caching:layers=0-2",
+    "neutral_prefix:early",
+    "neutral_prefix:question",
+    "neutral_prefix:full,schedule=auto",
+    "own_kv",
+    "base_shared/qkvo",
+    "base_lr_shared/qkvo",
+    "pre_lr_shared/qkvo",
+    "rebase_shared:lp/qkvo",
+    "rebase_shared:auto/qkvo",
+    "rebase_shared:db,pivot=plan/qkvo",
+    "rebase_shared:lp,lp_at=handover/qkvo",
+]
+CORE = {
+    "non_shared",
+    "full_shared",
+    "pre_lr_shared",
+    "rebase_shared:db",
+    "rebase_shared:auto",
+    "cacheblend",
+    "rebase_shared:auto/qkvo",
+}
+"""One of each way to share, and one with adapters on the key projection."""
+
+every_scheme = pytest.mark.parametrize("scheme", VARIANTS)
+few_schemes = pytest.mark.parametrize(
+    "scheme", [each if each in CORE else pytest.param(each, marks=pytest.mark.slow) for each in VARIANTS]
+)
+"""For what hardly depends on the scheme, and for what takes long: the core by default, all of them among the slow."""
 
 
 @pytest.fixture
-def open_engine(tmp_path):
+def open_engine():
     """open_engine(scheme, family, **config): an engine that is closed after the test, its books checked.
 
     `scheme/qkvo`: over a model with k_norm, with adapters on the key projection too.
     """
     engines = []
-    models = {}
 
     def build(scheme="pre_lr_shared", family="llama", targets=("q_proj", "v_proj"), **config):
         if scheme.endswith(QKVO):
             scheme, family = scheme.removesuffix(QKVO), "qwen3"
             targets = ("q_proj", "k_proj", "v_proj", "o_proj")
-        key = (family, targets)
-        if key not in models:
-            shared_a = scheme.startswith("base_lr_shared")
-            models[key] = make(tmp_path / f"{family}{len(models)}", family, targets=targets, shared_a=shared_a)
-        model, folders = models[key]
-        backbone = Backbone(copy.deepcopy(model))
+        model, folders = make(family, targets=targets, shared_a=scheme.startswith("base_lr_shared"))
+        backbone = Backbone(model)
         adapters = backbone.load_adapters(folders)
         limits = {"segment_slots": 64, "poison": True, "ride_rows": 4, **config}
         engine = Engine(backbone, adapters, make_scheme(scheme), config=EngineConfig(**limits))
-        engine.model, engine.folders = model, folders
         engines.append(engine)
         return engine
 

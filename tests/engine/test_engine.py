@@ -14,37 +14,9 @@ from agentrt.errors import (
     UsageError,
 )
 from agentrt.model.sampling import Sampling
-from tests.engine.conftest import QKVO
+from tests.engine.conftest import QKVO, every_scheme, few_schemes
 from tests.models import random_turns
 
-VARIANTS = [
-    "non_shared",
-    "full_shared",
-    "base_shared",
-    "base_lr_shared",
-    "pre_lr_shared",
-    "rebase_shared:lp",
-    "rebase_shared:db",
-    "rebase_shared:fused",
-    "rebase_shared:auto",
-    "rebase_shared:auto,adapted_tail=3,pivot=plan",
-    "rebase_shared:lp,lp_at=handover",
-    "droidspeak:layers=1-2",
-    "droidspeak_scattered:layers=0+2",
-    "cacheblend",
-    "relay_caching:layers=0-2",
-    "neutral_prefix:early",
-    "neutral_prefix:question",
-    "neutral_prefix:full,schedule=auto",
-    "own_kv",
-    "base_shared/qkvo",
-    "base_lr_shared/qkvo",
-    "pre_lr_shared/qkvo",
-    "rebase_shared:lp/qkvo",
-    "rebase_shared:auto/qkvo",
-    "rebase_shared:db,pivot=plan/qkvo",
-    "rebase_shared:lp,lp_at=handover/qkvo",
-]
 READS_ALL = ("non_shared", "base_shared", "own_kv", "neutral_prefix:early")
 REBUILT = {
     "rebase_shared:lp": 6 + 2,
@@ -60,8 +32,6 @@ REBUILT = {
 """Rows of the base path in the second turn of 6 new tokens and 3 generated ones, after one of 10 and 4."""
 SELECTIVE = ("droidspeak:layers=1-2", "droidspeak_scattered:layers=0+2", "cacheblend", "relay_caching:layers=0-2")
 
-pytestmark = pytest.mark.parametrize("scheme", VARIANTS)
-
 
 def play(engine, turns, session=None):
     """Run turns (agent, context, forced): as many tokens as `forced` has are generated greedily."""
@@ -71,6 +41,7 @@ def play(engine, turns, session=None):
     return session
 
 
+@every_scheme
 def test_greedy_tokens_do_not_depend_on_company_or_chunks(open_engine, scheme):
     engine = open_engine(scheme)
     alone = [play(engine, random_turns(seed)).trajectory.token_ids for seed in range(4)]
@@ -88,6 +59,7 @@ def test_greedy_tokens_do_not_depend_on_company_or_chunks(open_engine, scheme):
     assert found == alone
 
 
+@few_schemes
 def test_iterating_a_turn_yields_the_tokens_of_its_result(open_engine, scheme):
     session = open_engine(scheme).session()
     turn = session.turn("plan", [1, 2, 3], Sampling(max_new_tokens=6))
@@ -98,6 +70,7 @@ def test_iterating_a_turn_yields_the_tokens_of_its_result(open_engine, scheme):
     assert session.trajectory.num_processed == 8
 
 
+@every_scheme
 def test_usage_counts_what_was_read_and_what_was_read_again(open_engine, scheme):
     session = open_engine(scheme).session()
     scheme = scheme.removesuffix(QKVO)
@@ -113,6 +86,7 @@ def test_usage_counts_what_was_read_and_what_was_read_again(open_engine, scheme)
     assert usage.kv_bytes > 0
 
 
+@every_scheme
 def test_a_cancelled_turn_leaves_the_session_at_its_last_boundary(open_engine, scheme):
     engine = open_engine(scheme)
     session = play(engine, random_turns(1, count=3))
@@ -134,6 +108,7 @@ def test_a_cancelled_turn_leaves_the_session_at_its_last_boundary(open_engine, s
     assert again.token_ids == play(engine, random_turns(2, count=3), twin).trajectory.token_ids
 
 
+@few_schemes
 def test_context_appended_before_a_failed_turn_stays(open_engine, scheme):
     session = open_engine(scheme).session()
     session.append([9, 8, 7])
@@ -149,6 +124,7 @@ def test_context_appended_before_a_failed_turn_stays(open_engine, scheme):
     assert session.turn("plan", [6], Sampling(max_new_tokens=2)).result.usage.context_tokens == 4
 
 
+@every_scheme
 def test_a_full_budget_refuses_the_turn_and_nothing_else(open_engine, scheme):
     engine = open_engine(scheme)
     probe = play(engine, random_turns(1, count=2))
@@ -163,6 +139,7 @@ def test_a_full_budget_refuses_the_turn_and_nothing_else(open_engine, scheme):
     assert session.turn("plan", [2], Sampling(max_new_tokens=2)).result.finish_reason == "length"
 
 
+@every_scheme
 def test_crop_and_replay_give_the_same_continuation(open_engine, scheme):
     engine = open_engine(scheme)
     session = play(engine, random_turns(4, count=3))
@@ -177,6 +154,7 @@ def test_crop_and_replay_give_the_same_continuation(open_engine, scheme):
     assert session.turn("plan", [3], Sampling(max_new_tokens=2)).result.usage.generated_tokens == 2
 
 
+@every_scheme
 def test_a_fork_shares_every_slot_and_both_branches_go_on(open_engine, scheme):
     engine = open_engine(scheme)
     session = play(engine, random_turns(6, count=4))
@@ -191,6 +169,7 @@ def test_a_fork_shares_every_slot_and_both_branches_go_on(open_engine, scheme):
     assert play(engine, random_turns(8, count=1), fork).trajectory.token_ids[: len(right)] == right
 
 
+@every_scheme
 def test_a_turn_with_nothing_new_reads_the_last_token_again(open_engine, scheme):
     engine = open_engine(scheme)
     session = engine.session()
@@ -201,6 +180,7 @@ def test_a_turn_with_nothing_new_reads_the_last_token_again(open_engine, scheme)
     assert len(session.trajectory) == 9
 
 
+@few_schemes
 def test_misuse_is_named_and_the_engine_goes_on(open_engine, scheme):
     engine = open_engine(scheme, max_context=64)
     session = engine.session()
@@ -229,6 +209,7 @@ def test_misuse_is_named_and_the_engine_goes_on(open_engine, scheme):
         engine.session()
 
 
+@every_scheme
 def test_an_error_inside_a_step_is_reported_and_survived(open_engine, scheme):
     engine = open_engine(scheme)
     session = play(engine, random_turns(1, count=2))
@@ -243,6 +224,7 @@ def test_an_error_inside_a_step_is_reported_and_survived(open_engine, scheme):
     assert session.turn("plan", [1, 2], Sampling(max_new_tokens=3)).result.usage.generated_tokens == 3
 
 
+@few_schemes
 def test_sampling_is_reproducible_and_seeded(open_engine, scheme):
     engine = open_engine(scheme)
 
@@ -254,6 +236,7 @@ def test_sampling_is_reproducible_and_seeded(open_engine, scheme):
     assert draw(1) != draw(2)
 
 
+@every_scheme
 def test_keys_made_for_a_reader_are_held_while_somebody_reads_them_only(open_engine, scheme):
     engine = open_engine(scheme, targets=("q_proj", "k_proj", "v_proj", "o_proj"))
     session = play(engine, random_turns(1))
@@ -264,11 +247,13 @@ def test_keys_made_for_a_reader_are_held_while_somebody_reads_them_only(open_eng
         assert pool.num_slots > pool.num_held == 0
 
 
+@every_scheme
 def test_a_turn_over_the_preamble_alone_is_served(open_engine, scheme):
     session = open_engine(scheme).session(preamble=[1, 2, 3, 4])
     assert session.turn("plan", [], Sampling(max_new_tokens=2)).result.usage.generated_tokens == 2
 
 
+@few_schemes
 def test_a_callable_of_the_caller_can_neither_kill_nor_block_the_worker(open_engine, scheme):
     engine = open_engine(scheme)
     session, other = engine.session(), engine.session()
@@ -284,6 +269,7 @@ def test_a_callable_of_the_caller_can_neither_kill_nor_block_the_worker(open_eng
     assert session.turn("plan", [1, 2], Sampling(max_new_tokens=3)).result.finish_reason == "length"
 
 
+@few_schemes
 def test_an_id_outside_the_vocabulary_fails_its_own_turn_only(open_engine, scheme):
     class Wild:
         def allowed(self, generated):
@@ -295,6 +281,7 @@ def test_an_id_outside_the_vocabulary_fails_its_own_turn_only(open_engine, schem
     assert engine.session().turn("plan", [1], Sampling(max_new_tokens=2)).result.usage.generated_tokens == 2
 
 
+@every_scheme
 def test_a_pending_pass_that_fails_is_tried_again_when_it_is_needed(open_engine, scheme):
     engine = open_engine(scheme)
     session = engine.session()
@@ -317,6 +304,7 @@ def test_a_pending_pass_that_fails_is_tried_again_when_it_is_needed(open_engine,
     assert engine.stats().steps > steps
 
 
+@every_scheme
 def test_forced_tokens_leave_the_session_that_sampled_ones_leave(open_engine, scheme):
     engine = open_engine(scheme)
     sampled, forced = engine.session([4, 8, 15]), engine.session([4, 8, 15])

@@ -7,15 +7,12 @@ import torch
 
 from agentrt.errors import CacheFullError, TurnCancelledError
 from agentrt.model.sampling import Sampling
-from tests.engine.conftest import QKVO
-from tests.engine.test_engine import VARIANTS
+from tests.engine.conftest import QKVO, VARIANTS, every_scheme, few_schemes
 from tests.models import random_turns
 
 PREAMBLE = [(7 * i) % 211 for i in range(500)]
 OWN_PASS = ("non_shared", "base_shared", "own_kv")
 """Here every agent reads the preamble by its own path."""
-
-every_scheme = pytest.mark.parametrize("scheme", VARIANTS)
 
 
 def two_turns(session):
@@ -65,7 +62,7 @@ def addresses(engine, tape):
     return [row.data_ptr() for run in tape.runs(0, 500) for row in plane.locate(run).read(part, layer)]
 
 
-@every_scheme
+@few_schemes
 def test_sessions_that_start_at_once_compute_it_once(open_engine, scheme):
     engine = open_engine(scheme, max_step_tokens=64)
     sessions = [engine.session(PREAMBLE) for _ in range(8)]
@@ -105,7 +102,7 @@ def test_usage_tells_what_a_second_session_reused(open_engine, scheme):
     assert (second.reused_tokens, second.context_tokens) == (500, 3)
 
 
-@every_scheme
+@few_schemes
 def test_a_cancelled_turn_leaves_the_preamble_to_others(open_engine, scheme):
     engine = open_engine(scheme, max_step_tokens=16)
     doomed, session = engine.session(PREAMBLE), engine.session(PREAMBLE)
@@ -143,7 +140,7 @@ def test_a_session_may_be_cropped_into_the_preamble_forked_and_closed(open_engin
     engine.check_integrity()
 
 
-@every_scheme
+@few_schemes
 def test_a_budget_below_the_preamble_is_refused_with_the_fix(open_engine, scheme):
     row = open_engine(scheme)._store.planes["kv"].spec.row_bytes
     engine = open_engine(scheme, kv_budget_bytes=400 * row)
@@ -154,7 +151,7 @@ def test_a_budget_below_the_preamble_is_refused_with_the_fix(open_engine, scheme
     assert two_turns(engine.session(PREAMBLE[:9]))
 
 
-@every_scheme
+@few_schemes
 def test_preambles_leave_when_a_turn_needs_their_room(open_engine, scheme):
     probe = open_engine(scheme)
     two_turns(session := probe.session(PREAMBLE))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentrt.errors import CacheFullError, TurnCancelledError
 from agentrt.model.sampling import Sampling
-from tests.engine.test_engine import VARIANTS
+from tests.engine.conftest import few_schemes
 from tests.models import AGENTS
 
 TURN = st.tuples(
@@ -38,7 +38,7 @@ def replay(engine, preamble, history):
     return session
 
 
-@pytest.mark.parametrize("scheme", VARIANTS)
+@few_schemes
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations=OPERATIONS)
 def test_sessions_hold_what_their_successful_operations_leave(open_engine, scheme, operations):

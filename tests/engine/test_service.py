@@ -1,5 +1,6 @@
 """The engine as something a program embeds: health, drains, a bounded queue, forks, and memory after it is closed."""
 
+import copy
 import gc
 import itertools
 import threading
@@ -179,10 +180,11 @@ def test_a_long_prefill_delays_a_running_token_by_at_most_one_chunk(open_engine,
 
 
 def test_a_hundred_engines_leave_no_memory_thread_or_file_behind(tmp_path):
-    folder = tiny_adapter(tiny_model(), tmp_path / "plan")
+    model = tiny_model()
+    folder = tiny_adapter(model, tmp_path / "plan")
 
     def cycle() -> weakref.ref:
-        backbone = Backbone(tiny_model())
+        backbone = Backbone(copy.deepcopy(model))
         with Engine.load(backbone, {"plan": folder}, "rebase_shared:lp", config=EngineConfig(ride_rows=0)) as engine:
             session = engine.session()
             assert len(session.turn("plan", [1, 2, 3], Sampling(max_new_tokens=3)).result.token_ids) == 3

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -124,8 +125,8 @@ def test_planted_states_are_counted_by_layer_transition_and_position() -> None:
     assert geometry.places[Place("hidden", 1)].figures.rho == pytest.approx(2.0)
 
 
-def test_states_are_the_stock_model_s_own(tmp_path: Path) -> None:
-    model, folders = make(tmp_path, "llama", targets=("q_proj", "v_proj", "o_proj"))
+def test_states_are_the_stock_model_s_own() -> None:
+    model, folders = make("llama", targets=("q_proj", "v_proj", "o_proj"))
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     ids = list(range(5, 30))
@@ -162,7 +163,7 @@ def test_divergence_by_hand() -> None:
 
 
 def test_equal_adapters_under_other_names_diverge_under_no_exact_scheme(tmp_path: Path) -> None:
-    model, _ = make(tmp_path, "llama")
+    model, _ = make("llama")
     backbone = Backbone(copy.deepcopy(model))
     folder = tiny_adapter(model, tmp_path / "one", targets=("q_proj", "v_proj"), seed=5)
     adapters = backbone.load_adapters(dict.fromkeys(("plan", "action", "reflect"), folder))
@@ -184,7 +185,7 @@ def test_equal_adapters_under_other_names_diverge_under_no_exact_scheme(tmp_path
 
 def test_a_drift_says_everything_in_one_record_and_one_figure(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    model, folders = make(tmp_path, "qwen3")
+    model, folders = make("qwen3")
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     stages: list[tuple[float, float]] = []
@@ -209,7 +210,8 @@ def test_a_drift_says_everything_in_one_record_and_one_figure(tmp_path: Path) ->
 
 
 def test_a_drift_in_pieces_is_the_same_and_runs_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, folders = make(tmp_path, "llama")
+    model, shared = make("llama")
+    folders = {name: shutil.copytree(folder, tmp_path / name) for name, folder in shared.items()}
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     samples, file = [make_sample(seed) for seed in (3, 4, 5)], tmp_path / "pieces" / "rows.jsonl"
@@ -266,8 +268,8 @@ def assert_equal(found: object, wanted: object) -> None:
         assert found == wanted
 
 
-def test_schemes_that_adapters_do_not_allow_are_left_out_of_a_group_and_refused_by_name(tmp_path: Path) -> None:
-    model, folders = make(tmp_path, "llama")
+def test_schemes_that_adapters_do_not_allow_are_left_out_of_a_group_and_refused_by_name() -> None:
+    model, folders = make("llama")
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     found = run_drift(backbone, adapters, [make_sample(3, count=3)], schemes="all")

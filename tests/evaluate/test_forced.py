@@ -52,8 +52,8 @@ def make_sample(seed: int = 3, preamble: int = 9, count: int = 7) -> Sample:
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Backbone, AdapterSet]:
-    model, folders = make(tmp_path_factory.mktemp("forced"), "llama")
+def tiny() -> tuple[Backbone, AdapterSet]:
+    model, folders = make("llama")
     backbone = Backbone(copy.deepcopy(model))
     return backbone, backbone.load_adapters(folders)
 
@@ -106,7 +106,7 @@ def test_samples_that_cannot_be_run_are_refused_by_name(tiny: tuple[Backbone, Ad
 
 
 def test_an_adapter_that_does_nothing_leaves_the_model_alone(tmp_path: Path) -> None:
-    model, _ = make(tmp_path, "llama")
+    model, _ = make("llama")
     backbone = Backbone(copy.deepcopy(model))
     folders = {name: tiny_adapter(model, tmp_path / f"zero-{name}", zero_b=True) for name in ("plan", "action")}
     adapters = backbone.load_adapters(folders)

@@ -143,7 +143,7 @@ def test_an_adapter_beyond_the_kernels_rank_is_refused_at_load(tmp_path):
 
 def test_explicit_beats_automatic():
     shape = {"head_dim": 64, "dtype": torch.bfloat16}
-    assert resolve("auto", "cpu", **shape) == "reference"
+    assert resolve("auto", "cpu", **shape) == "jit"
     assert resolve("reference", "cuda", **shape) == "reference"
     assert resolve("auto", "cuda", **shape) == "triton"
     assert resolve("auto", "cuda", head_dim=512, dtype=torch.bfloat16) == "reference"

@@ -131,7 +131,7 @@ def test_a_run_folder_holds_the_events_and_the_result(make_team: MakeTeam, corpu
     assert EpisodeResult.model_validate_json(stored) == result
     assert json.loads(stored)["score"] == {"em": True}
     files = sorted(file.name for file in (tmp_path / "runs" / "one").iterdir())
-    assert files == ["checkpoints.sqlite", "events.jsonl", "result.json"]
+    assert files == ["checkpoints.sqlite", "events.jsonl", "result.json", "run.lock"]
 
 
 def test_without_out_nothing_is_written(

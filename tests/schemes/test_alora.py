@@ -1,6 +1,7 @@
 """alora against its definition without a cache and against peft's own activated LoRA (SCHEMES.md, oracle 10)."""
 
 import copy
+import functools
 import random
 
 import pytest
@@ -14,7 +15,7 @@ from agentrt.model.tiny import tiny_adapter, tiny_model
 from agentrt.schemes import SCHEMES
 from agentrt.schemes.alora import last_start
 from agentrt.schemes.make import make_scheme
-from tests.models import AGENTS, FAMILIES, make
+from tests.models import AGENTS, FAMILIES, make, scratch
 from tests.reference.dense import DenseModel
 from tests.reference.routekv import Alora
 from tests.rig import Rig
@@ -25,8 +26,11 @@ INVOCATIONS = {"plan": (200, 201), "action": (202,), "reflect": (203, 204, 203)}
 SCHEDULES = ["lp", "db", "fused", "auto"]
 
 
-def make_activated(folder, family="llama", targets=("q_proj", "k_proj", "v_proj", "o_proj", "down_proj")):
+@functools.cache
+def make_activated(family="llama", targets=("q_proj", "k_proj", "v_proj", "o_proj", "down_proj")):
+    """A model and adapters on it that nobody changes."""
     model = tiny_model(**FAMILIES[family])
+    folder = scratch() / "-".join(("activated", family, *targets))
     folders = {
         agent: tiny_adapter(
             model, folder / agent, targets=targets, seed=seed, alora_invocation_tokens=list(INVOCATIONS[agent])
@@ -53,8 +57,8 @@ def random_turns(seed, count=7):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("family", ["llama", "qwen3", "mistral-window"])
-def test_cached_equals_uncached(tmp_path, family, schedule):
-    model, folders = make_activated(tmp_path, family)
+def test_cached_equals_uncached(family, schedule):
+    model, folders = make_activated(family)
     rig = Rig(model, folders, f"alora:{schedule}", preamble=[5, 9, 9])
     reference = Alora(DenseModel(copy.deepcopy(model), folders), AGENTS, [5, 9, 9], invocations=INVOCATIONS)
     for seed in (1, 2):
@@ -69,8 +73,8 @@ def test_cached_equals_uncached(tmp_path, family, schedule):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_is_pefts_activated_lora_for_every_agent_at_any_point(tmp_path, family):
-    model, folders = make_activated(tmp_path, family)
+def test_it_is_pefts_activated_lora_for_every_agent_at_any_point(family):
+    model, folders = make_activated(family)
     rig = Rig(model, folders, "alora", preamble=[5, 9, 9])
     dense = DenseModel(copy.deepcopy(model), folders)
     for agent, context, forced in random_turns(seed=3, count=9):
@@ -81,8 +85,8 @@ def test_it_is_pefts_activated_lora_for_every_agent_at_any_point(tmp_path, famil
         assert_close(got, peft_logits(dense, agent, ids)[first : first + len(forced)], agent)
 
 
-def test_generation_equals_pefts_own(tmp_path):
-    model, folders = make_activated(tmp_path)
+def test_generation_equals_pefts_own():
+    model, folders = make_activated()
     dense = DenseModel(copy.deepcopy(model), folders)
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
@@ -105,8 +109,8 @@ def test_generation_equals_pefts_own(tmp_path):
             assert list(result.token_ids) == want[0, len(ids) :].tolist(), agent
 
 
-def test_an_invocation_inside_the_preamble_takes_over_there_and_the_preamble_stays_neutral(tmp_path):
-    model, folders = make_activated(tmp_path)
+def test_an_invocation_inside_the_preamble_takes_over_there_and_the_preamble_stays_neutral():
+    model, folders = make_activated()
     preamble = [1, 2, *INVOCATIONS["plan"], 3, 4]
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
@@ -122,8 +126,8 @@ def test_an_invocation_inside_the_preamble_takes_over_there_and_the_preamble_sta
             assert (use.path, use.hits, use.misses) == ("", hits, 1)
 
 
-def test_bytes_held_are_one_cache_and_during_a_turn_what_the_adapter_reads_again(tmp_path):
-    model, folders = make_activated(tmp_path)
+def test_bytes_held_are_one_cache_and_during_a_turn_what_the_adapter_reads_again():
+    model, folders = make_activated()
     rig = Rig(model, folders, "alora")
     kv = rig.store.planes["kv"].spec.row_bytes
     for agent, context, forced in random_turns(seed=5):
@@ -137,9 +141,9 @@ def test_bytes_held_are_one_cache_and_during_a_turn_what_the_adapter_reads_again
         assert rig.store.peak_bytes == (total + again) * kv
 
 
-def test_a_context_without_an_invocation_is_refused_and_the_session_goes_on(tmp_path):
-    model, folders = make_activated(tmp_path)
-    backbone = Backbone(model)
+def test_a_context_without_an_invocation_is_refused_and_the_session_goes_on():
+    model, folders = make_activated()
+    backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     with Engine(backbone, adapters, make_scheme("alora"), config=EngineConfig(segment_slots=64)) as engine:
         session = engine.session()
@@ -155,14 +159,14 @@ def test_a_context_without_an_invocation_is_refused_and_the_session_goes_on(tmp_
 
 
 @pytest.mark.parametrize("name", [name for name, scheme in SCHEMES.items() if not scheme.activated])
-def test_activated_adapters_under_another_scheme_are_refused(tmp_path, name):
-    model, folders = make_activated(tmp_path, targets=("q_proj", "v_proj"))
+def test_activated_adapters_under_another_scheme_are_refused(name):
+    model, folders = make_activated(targets=("q_proj", "v_proj"))
     with pytest.raises(SchemeError, match=rf"scheme '{name}': adapter 'plan' is activated LoRA.*use the scheme alora"):
         Rig(model, folders, name)
 
 
-def test_plain_adapters_under_alora_are_refused(tmp_path):
-    model, folders = make(tmp_path)
+def test_plain_adapters_under_alora_are_refused():
+    model, folders = make()
     with pytest.raises(SchemeError, match="adapter 'plan' is no activated LoRA; train it with alora_invocation_tokens"):
         Rig(model, folders, "alora")
 

@@ -20,6 +20,22 @@ TOLERANCE = 2e-5
 """fp32, relative to the largest value: sums in another order, nothing else."""
 
 
+FIRST = set({name.split(":")[0]: name for name in reversed(REFERENCES)}.values())
+"""Each scheme with the options named first."""
+
+
+def by_family(families):
+    """The grid of families and schemes; other options than a scheme's first are slow but for the first family."""
+    first, *_ = families
+    return pytest.mark.parametrize(
+        ("family", "scheme"),
+        [
+            pytest.param(family, scheme, marks=[] if family == first or scheme in FIRST else pytest.mark.slow)
+            for family, scheme in product(families, REFERENCES)
+        ],
+    )
+
+
 def assert_close(ours, reference, what):
     assert ours.shape == reference.shape, what
     error = (ours - reference).abs().max() / reference.abs().max()
@@ -85,10 +101,9 @@ def compare_repairs(rig, reference):
     assert found == {key: sorted(rows) for key, rows in reference.repaired.items() if rows}
 
 
-@pytest.mark.parametrize("scheme", REFERENCES)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_engine_passes_equal_the_dense_definition(tmp_path, family, scheme):
-    model, folders = make(tmp_path, family, shared_a=scheme == "base_lr_shared")
+@by_family(FAMILIES)
+def test_engine_passes_equal_the_dense_definition(family, scheme):
+    model, folders = make(family, shared_a=scheme == "base_lr_shared")
     preamble = [5, 9, 9, 13, 2, 77, 101]
     rig = Rig(model, folders, scheme, preamble=preamble, chunk=None)
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, preamble)
@@ -99,8 +114,8 @@ def test_engine_passes_equal_the_dense_definition(tmp_path, family, scheme):
 
 @pytest.mark.parametrize("scheme", REFERENCES)
 @pytest.mark.parametrize("chunk", [1, 4, 11])
-def test_chunks_of_any_size_leave_the_same_caches(tmp_path, scheme, chunk):
-    model, folders = make(tmp_path, "mistral-window", shared_a=scheme == "base_lr_shared")
+def test_chunks_of_any_size_leave_the_same_caches(scheme, chunk):
+    model, folders = make("mistral-window", shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme, preamble=[3, 1, 4], chunk=chunk, segment_slots=16)
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [3, 1, 4])
     for agent, context, forced in random_turns(seed=11, count=6):
@@ -109,9 +124,9 @@ def test_chunks_of_any_size_leave_the_same_caches(tmp_path, scheme, chunk):
 
 
 @pytest.mark.parametrize("scheme", REFERENCES)
-def test_adapters_on_every_projection_but_the_key(tmp_path, scheme):
+def test_adapters_on_every_projection_but_the_key(scheme):
     targets = ("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    model, folders = make(tmp_path, "qwen3", targets=targets, r=3, shared_a=scheme == "base_lr_shared")
+    model, folders = make("qwen3", targets=targets, r=3, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
     for agent, context, forced in random_turns(seed=5):
@@ -119,11 +134,10 @@ def test_adapters_on_every_projection_but_the_key(tmp_path, scheme):
     compare_caches(rig, reference, scheme)
 
 
-@pytest.mark.parametrize("scheme", REFERENCES)
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "smollm3", "mistral-window"])
-def test_adapters_on_the_key_too(tmp_path, family, scheme):
+@by_family(["llama", "qwen2", "qwen3", "smollm3", "mistral-window"])
+def test_adapters_on_the_key_too(family, scheme):
     """RoPE, a norm, a bias, layers without RoPE, windows; and a role without an adapter."""
-    model, folders = make(tmp_path, family, targets=QKVO, shared_a=scheme == "base_lr_shared")
+    model, folders = make(family, targets=QKVO, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme, preamble=[1, 2, 3])
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [1, 2, 3])
     for agent, context, forced in random_turns(seed=6, agents=("plan", "action", "", "reflect")):
@@ -133,8 +147,8 @@ def test_adapters_on_the_key_too(tmp_path, family, scheme):
 
 @pytest.mark.parametrize("scheme", [name for name in REFERENCES if name.startswith(FACTORED)])
 @pytest.mark.parametrize("chunk", [1, 5])
-def test_adapters_on_the_key_in_chunks_of_any_size(tmp_path, chunk, scheme):
-    model, folders = make(tmp_path, "qwen3", targets=QKVO, shared_a=scheme == "base_lr_shared")
+def test_adapters_on_the_key_in_chunks_of_any_size(chunk, scheme):
+    model, folders = make("qwen3", targets=QKVO, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme, preamble=[3, 1, 4], chunk=chunk, segment_slots=16)
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [3, 1, 4])
     for agent, context, forced in random_turns(seed=17, count=6):
@@ -143,8 +157,8 @@ def test_adapters_on_the_key_in_chunks_of_any_size(tmp_path, chunk, scheme):
 
 
 @pytest.mark.parametrize("scheme", REFERENCES)
-def test_a_role_without_an_adapter_takes_part(tmp_path, scheme):
-    model, folders = make(tmp_path, "llama", shared_a=scheme == "base_lr_shared")
+def test_a_role_without_an_adapter_takes_part(scheme):
+    model, folders = make("llama", shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
     reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
     for agent, context, forced in random_turns(seed=8, agents=("plan", "", "action", "reflect")):
@@ -152,8 +166,8 @@ def test_a_role_without_an_adapter_takes_part(tmp_path, scheme):
     compare_caches(rig, reference, scheme)
 
 
-def test_the_reference_itself_equals_transformers_and_peft(tmp_path):
-    model, folders = make(tmp_path, "qwen3")
+def test_the_reference_itself_equals_transformers_and_peft():
+    model, folders = make("qwen3")
     dense = DenseModel(copy.deepcopy(model), folders)
     ids = [7, 3, 19, 150, 22, 8]
     ours = REFERENCES["non_shared"](dense, AGENTS)

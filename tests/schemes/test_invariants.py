@@ -37,8 +37,8 @@ def rows_of(ids, turn_start, context, forced, logits):
 
 @pytest.mark.parametrize("scheme", PLAIN)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_with_b_zero_every_scheme_is_the_stock_model(tmp_path, scheme, family):
-    model, folders = make(tmp_path, family, zero_b=True, shared_a=scheme == "base_lr_shared")
+def test_with_b_zero_every_scheme_is_the_stock_model(scheme, family):
+    model, folders = make(family, zero_b=True, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
     for agent, context, forced in random_turns(seed=1):
         start = len(rig.trajectory)
@@ -66,8 +66,8 @@ def test_with_b_zero_every_scheme_is_the_stock_model(tmp_path, scheme, family):
     ],
 )
 @pytest.mark.parametrize("family", FAMILIES)
-def test_with_one_agent_a_scheme_is_transformers_and_peft(tmp_path, scheme, family):
-    model, folders = make(tmp_path, family, shared_a=scheme == "base_lr_shared")
+def test_with_one_agent_a_scheme_is_transformers_and_peft(scheme, family):
+    model, folders = make(family, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
     dense = DenseModel(copy.deepcopy(model), folders)
     for _, context, forced in random_turns(seed=2):
@@ -78,8 +78,8 @@ def test_with_one_agent_a_scheme_is_transformers_and_peft(tmp_path, scheme, fami
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_rebase_shared_is_transformers_and_peft_in_its_first_turn(tmp_path, family):
-    model, folders = make(tmp_path, family)
+def test_rebase_shared_is_transformers_and_peft_in_its_first_turn(family):
+    model, folders = make(family)
     rig = Rig(model, folders, "rebase_shared")
     ids, forced = [3, 99, 17, 4, 4, 180, 23], [8, 1, 60]
     got = rig.turn("reflect", ids, forced)
@@ -88,8 +88,8 @@ def test_rebase_shared_is_transformers_and_peft_in_its_first_turn(tmp_path, fami
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_non_shared_is_transformers_and_peft_for_every_agent(tmp_path, family):
-    model, folders = make(tmp_path, family)
+def test_non_shared_is_transformers_and_peft_for_every_agent(family):
+    model, folders = make(family)
     rig = Rig(model, folders, "non_shared", preamble=[1, 2, 3])
     dense = DenseModel(copy.deepcopy(model), folders)
     for agent, context, forced in random_turns(seed=4, count=9):
@@ -115,15 +115,15 @@ def test_non_shared_is_transformers_and_peft_for_every_agent(tmp_path, family):
     ],
 )
 def test_identical_weights_under_three_names_equal_non_shared(tmp_path, scheme):
-    model, folders = make(tmp_path / "one")
+    model, folders = make()
     same = {agent: shutil.copytree(folders["plan"], tmp_path / agent) for agent in AGENTS}
     ours, exact = Rig(model, same, scheme), Rig(model, same, "non_shared")
     for agent, context, forced in random_turns(seed=5):
         assert_close(ours.turn(agent, context, forced), exact.turn(agent, context, forced), agent)
 
 
-def test_pre_lr_shared_deposits_every_column_from_the_speakers_states(tmp_path):
-    model, folders = make(tmp_path)
+def test_pre_lr_shared_deposits_every_column_from_the_speakers_states():
+    model, folders = make()
     shared, exact = Rig(model, folders, "pre_lr_shared"), Rig(model, folders, "non_shared")
     shared.turn("plan", [5, 6, 7, 8, 9], [1, 2, 3])
     exact.turn("plan", [5, 6, 7, 8, 9], [1, 2, 3])
@@ -135,8 +135,8 @@ def test_pre_lr_shared_deposits_every_column_from_the_speakers_states(tmp_path):
             assert_close(shared.dense(f"lr:{agent}", "lr", layer), hidden[layer] @ a, (agent, layer))
 
 
-def test_rebase_shared_holds_a_plain_adapter_free_cache(tmp_path):
-    model, folders = make(tmp_path, "qwen3")
+def test_rebase_shared_holds_a_plain_adapter_free_cache():
+    model, folders = make("qwen3")
     rig = Rig(model, folders, "rebase_shared", preamble=[2, 4, 6])
     turns = random_turns(seed=6)
     for agent, context, forced in turns:
@@ -159,8 +159,8 @@ def test_rebase_shared_holds_a_plain_adapter_free_cache(tmp_path):
                     assert not torch.allclose(column[span], neutral[span], atol=1e-3), "own column is adapted"
 
 
-def test_processing_path_differs_from_author_at_turn_boundaries(tmp_path):
-    model, folders = make(tmp_path)
+def test_processing_path_differs_from_author_at_turn_boundaries():
+    model, folders = make()
     rig = Rig(model, folders, "rebase_shared")
     rig.turn("plan", [1, 2], [3, 4])
     rig.turn("action", [5], [6])
@@ -183,11 +183,11 @@ def test_processing_path_differs_from_author_at_turn_boundaries(tmp_path):
     ],
     ids=["alpha", "rslora", "patterns", "some layers"],
 )
-def test_scaling_is_applied_once_per_layer(tmp_path, scheme, options):
+def test_scaling_is_applied_once_per_layer(scheme, options):
     """First turn against peft, then a handover against the dense definition."""
     from tests.reference.registry import REFERENCES
 
-    model, folders = make(tmp_path, "qwen2", shared_a=scheme == "base_lr_shared", **options)
+    model, folders = make("qwen2", shared_a=scheme == "base_lr_shared", **options)
     rig = Rig(model, folders, scheme)
     dense = DenseModel(copy.deepcopy(model), folders)
     reference = REFERENCES[NAMED.get(scheme, scheme)](dense, AGENTS)
@@ -204,7 +204,7 @@ def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
     from agentrt.model.tiny import tiny_adapter
     from tests.reference.registry import REFERENCES
 
-    model, _ = make(tmp_path, "llama")
+    model, _ = make("llama")
     folders = {
         "plan": tiny_adapter(model, tmp_path / "a", r=2, targets=["q_proj"], seed=1),
         "action": tiny_adapter(model, tmp_path / "b", r=7, targets=["v_proj", "o_proj"], seed=2),
@@ -217,13 +217,13 @@ def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
 
 
 @pytest.mark.parametrize("scheme", [*PLAIN, "rebase_shared:db", "neutral_prefix:question,schedule=db"])
-def test_bytes_held_equal_the_formula(tmp_path, scheme):
+def test_bytes_held_equal_the_formula(scheme):
     """SCHEMES.md section 8, byte for byte, after every turn and inside one.
 
     A private tail costs memory only where the base path works beside it: afterwards, it takes the tail's place.
     For the selective schemes the middle one of three layers is the middle third.
     """
-    model, folders = make(tmp_path, r=4, shared_a=scheme == "base_lr_shared")
+    model, folders = make(r=4, shared_a=scheme == "base_lr_shared")
     scheme = NAMED.get(scheme, scheme)
     rig = Rig(model, folders, scheme)
     layers, kv_heads, d, e, rank = 3, 2, 8, 4, 4
@@ -264,9 +264,9 @@ def test_bytes_held_equal_the_formula(tmp_path, scheme):
         assert rig.store.peak_bytes == expected + private
 
 
-def test_a_pivot_reads_what_it_would_have_computed_itself(tmp_path):
+def test_a_pivot_reads_what_it_would_have_computed_itself():
     """Its logits are non_shared's, and the base is its own forward over all ids."""
-    model, folders = make(tmp_path, "qwen3")
+    model, folders = make("qwen3")
     ours, exact = Rig(model, folders, "rebase_shared:auto,pivot=plan"), Rig(model, folders, "non_shared")
     for agent, context, forced in random_turns(seed=13, count=8):
         got, want = ours.turn(agent, context, forced), exact.turn(agent, context, forced)
@@ -283,8 +283,8 @@ def test_a_pivot_reads_what_it_would_have_computed_itself(tmp_path):
 
 
 @pytest.mark.parametrize("schedule", ["lp", "db", "fused", "auto"])
-def test_a_tail_as_long_as_the_context_is_all_of_it(tmp_path, schedule):
-    model, folders = make(tmp_path)
+def test_a_tail_as_long_as_the_context_is_all_of_it(schedule):
+    model, folders = make()
     whole, tail = (Rig(model, folders, f"rebase_shared:{schedule}{more}") for more in ("", ",adapted_tail=99"))
     for agent, context, forced in random_turns(seed=14):
         assert_close(tail.turn(agent, context, forced), whole.turn(agent, context, forced), agent)
@@ -294,9 +294,9 @@ def test_a_tail_as_long_as_the_context_is_all_of_it(tmp_path, schedule):
     ("scheme", "read"),
     [("lp", 36), ("db", 36), ("fused", 36), ("auto", 36), ("lp,adapted_tail=4", 12), ("auto,adapted_tail=4", 12)],
 )
-def test_rows_run_are_the_formulas(tmp_path, scheme, read):
+def test_rows_run_are_the_formulas(scheme, read):
     """36 context tokens and 6 decoded ones: each decoded once, read by its speaker (or its tail is), rebuilt once."""
-    model, folders = make(tmp_path)
+    model, folders = make()
     rig = Rig(model, folders, f"rebase_shared:{scheme}")
     for agent, context in (("plan", 20), ("action", 9), ("plan", 7)):
         rig.turn(agent, [1] * context, [2, 2, 2])  # feeds two of the three; the third waits for the next turn
@@ -322,9 +322,9 @@ def capture_value_inputs(model, folders, path, ids):
 
 
 @pytest.mark.parametrize("scheme", ["base_shared", "pre_lr_shared", "rebase_shared", "droidspeak", "cacheblend"])
-def test_roles_may_have_any_names(tmp_path, scheme):
+def test_roles_may_have_any_names(scheme):
     """ "base", "private", "shared" and "states" are names of tapes too."""
-    model, folders = make(tmp_path)
+    model, folders = make()
     selective = scheme in ("droidspeak", "cacheblend")
     tapes = ("shared", "states", "kept/plan") if selective else ("base", "private", "stale")
     names = dict(zip(AGENTS, tapes, strict=True))

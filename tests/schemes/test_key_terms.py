@@ -22,14 +22,14 @@ ALONE = ["base_shared", "base_lr_shared", "pre_lr_shared", "rebase_shared:lp,lp_
 RUN = [*FACTORED[:3], "rebase_shared:lp", "rebase_shared:auto"]
 
 
-def keyed(folder, family, scheme, **options):
-    return make(folder, family, targets=QKVO, shared_a=scheme == "base_lr_shared", **options)
+def keyed(family, scheme, **options):
+    return make(family, targets=QKVO, shared_a=scheme == "base_lr_shared", **options)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_keys_made_for_a_reader_are_those_it_would_have_computed(tmp_path, family):
+def test_keys_made_for_a_reader_are_those_it_would_have_computed(family):
     """Oracle 9: the same hidden states (one agent), so the same keys; without a norm a sum of two rotated parts."""
-    model, folders = keyed(tmp_path, family, "pre_lr_shared")
+    model, folders = keyed(family, "pre_lr_shared")
     ours, exact = Rig(model, folders, "pre_lr_shared"), Rig(model, folders, "non_shared")
     ids = list(range(20, 43))
     for rig in (ours, exact):
@@ -50,8 +50,8 @@ def test_keys_made_for_a_reader_are_those_it_would_have_computed(tmp_path, famil
 
 @pytest.mark.parametrize("scheme", ALONE)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_with_one_agent_a_scheme_is_transformers_and_peft(tmp_path, family, scheme):
-    model, folders = keyed(tmp_path, family, scheme)
+def test_with_one_agent_a_scheme_is_transformers_and_peft(family, scheme):
+    model, folders = keyed(family, scheme)
     rig = Rig(model, folders, scheme, preamble=[])
     dense = DenseModel(copy.deepcopy(model), folders)
     for _, context, forced in random_turns(seed=2, count=4):
@@ -62,8 +62,8 @@ def test_with_one_agent_a_scheme_is_transformers_and_peft(tmp_path, family, sche
 
 
 @pytest.mark.parametrize("scheme", RUN)
-def test_with_b_zero_a_scheme_is_the_stock_model(tmp_path, scheme):
-    model, folders = keyed(tmp_path, "qwen3", scheme, zero_b=True)
+def test_with_b_zero_a_scheme_is_the_stock_model(scheme):
+    model, folders = keyed("qwen3", scheme, zero_b=True)
     rig = Rig(model, folders, scheme, preamble=[7, 7])
     for agent, context, forced in random_turns(seed=1):
         start = len(rig.trajectory)
@@ -74,7 +74,7 @@ def test_with_b_zero_a_scheme_is_the_stock_model(tmp_path, scheme):
 
 @pytest.mark.parametrize("scheme", ["pre_lr_shared", "base_lr_shared", "rebase_shared:lp,pivot=plan"])
 def test_identical_weights_under_three_names_equal_non_shared(tmp_path, scheme):
-    model, folders = keyed(tmp_path / "one", "qwen3", "pre_lr_shared")
+    model, folders = keyed("qwen3", "pre_lr_shared")
     same = {agent: shutil.copytree(folders["plan"], tmp_path / agent) for agent in AGENTS}
     ours, exact = Rig(model, same, scheme), Rig(model, same, "non_shared")
     for agent, context, forced in random_turns(seed=5):
@@ -93,14 +93,14 @@ def test_identical_weights_under_three_names_equal_non_shared(tmp_path, scheme):
     ],
     ids=["rslora", "patterns", "some layers"],
 )
-def test_scaling_is_applied_once_per_layer(tmp_path, scheme, options):
-    model, folders = keyed(tmp_path, "qwen2", scheme, **options)
+def test_scaling_is_applied_once_per_layer(scheme, options):
+    model, folders = keyed("qwen2", scheme, **options)
     against_the_definition(model, folders, scheme, random_turns(seed=9, count=5))
 
 
 @pytest.mark.parametrize("scheme", [name for name in RUN if name != "base_lr_shared"])
 def test_columns_have_key_terms_value_terms_or_both(tmp_path, scheme):
-    model, _ = make(tmp_path, "qwen3")
+    model, _ = make("qwen3")
     folders = {
         "plan": tiny_adapter(model, tmp_path / "a", r=2, targets=["k_proj"], seed=1),
         "action": tiny_adapter(model, tmp_path / "b", r=7, targets=["v_proj", "o_proj"], seed=2),
@@ -118,9 +118,9 @@ def against_the_definition(model, folders, scheme, turns):
 
 
 @pytest.mark.parametrize("scheme", [*RUN, "rebase_shared:db"])
-def test_bytes_held_equal_the_formula(tmp_path, scheme):
+def test_bytes_held_equal_the_formula(scheme):
     """Columns are twice as wide; a path that reads holds keys of its own, which are gone when the turn is over."""
-    model, folders = keyed(tmp_path, "llama", scheme, r=4)
+    model, folders = keyed("llama", scheme, r=4)
     rig = Rig(model, folders, scheme)
     layers, kv_heads, d, e, rank = 3, 2, 8, 4, 4
     key = layers * kv_heads * d * e
@@ -151,8 +151,8 @@ def addresses(rig, tape, part):
 
 
 @pytest.mark.parametrize("scheme", ["pre_lr_shared", "rebase_shared:lp"])
-def test_agents_share_base_keys_and_columns_slot_by_slot(tmp_path, scheme):
-    model, folders = keyed(tmp_path, "qwen3", scheme)
+def test_agents_share_base_keys_and_columns_slot_by_slot(scheme):
+    model, folders = keyed("qwen3", scheme)
     rig = Rig(model, folders, scheme)
     rig.turn("plan", list(range(30)), [1, 2, 3])
     before = {name: addresses(rig, name, part) for name, part in (("base", "k0"), ("lr:action", "lrk"))}
@@ -172,9 +172,9 @@ def test_agents_share_base_keys_and_columns_slot_by_slot(tmp_path, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["pre_lr_shared", "rebase_shared:auto"])
-def test_decoding_allocates_nothing_the_size_of_the_prefix(tmp_path, scheme):
+def test_decoding_allocates_nothing_the_size_of_the_prefix(scheme):
     """Also where the base path's rows ride along: its keys of the prefix were made in the prefill."""
-    model, folders = keyed(tmp_path, "qwen3", scheme)
+    model, folders = keyed("qwen3", scheme)
     rig = Rig(model.bfloat16(), folders, scheme, segment_slots=4096)
     prefix = 1500
     for agent in ("plan", "action"):
@@ -191,8 +191,8 @@ def test_decoding_allocates_nothing_the_size_of_the_prefix(tmp_path, scheme):
     assert 0 < largest < 2 * 4 * prefix  # one layer's column in bf16
 
 
-def test_an_aborted_turn_frees_its_keys(tmp_path):
-    model, folders = keyed(tmp_path, "qwen3", "rebase_shared:db")
+def test_an_aborted_turn_frees_its_keys():
+    model, folders = keyed("qwen3", "rebase_shared:db")
     rig = Rig(model, folders, "rebase_shared:db")
     rig.turn("plan", [1, 2, 3], [4, 5])
     held = rig.store.held_bytes

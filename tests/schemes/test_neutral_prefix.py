@@ -22,8 +22,8 @@ class PrefixColumnOff(ReBaseSharedSession):
 @pytest.mark.parametrize(("boundary", "tail"), [("question", "all"), ("full", 1)])
 @pytest.mark.parametrize("targets", [QV, QKVO], ids=["qv", "qkvo"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_is_rebase_shared_with_the_prefix_columns_off(tmp_path, family, boundary, tail, targets):
-    model, folders = make(tmp_path, family, targets=targets)
+def test_it_is_rebase_shared_with_the_prefix_columns_off(family, boundary, tail, targets):
+    model, folders = make(family, targets=targets)
     ours = Rig(model, folders, f"neutral_prefix:{boundary}", preamble=[4, 8, 15])
     ablated = Rig(model, folders, f"rebase_shared:lp,adapted_tail={tail}", preamble=[4, 8, 15])
     ablated.sharing.__class__ = PrefixColumnOff
@@ -38,15 +38,15 @@ def test_it_is_rebase_shared_with_the_prefix_columns_off(tmp_path, family, bound
 
 @pytest.mark.parametrize("scheme", ["neutral_prefix:native", "own_kv"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_native_and_own_kv_equal_non_shared(tmp_path, family, scheme):
-    model, folders = make(tmp_path, family, targets=("q_proj", "k_proj", "v_proj", "o_proj"))
+def test_native_and_own_kv_equal_non_shared(family, scheme):
+    model, folders = make(family, targets=("q_proj", "k_proj", "v_proj", "o_proj"))
     ours, exact = (Rig(model, folders, name, preamble=[4, 8, 15]) for name in (scheme, "non_shared"))
     for turn in random_turns(seed=17):
         assert_close(ours.turn(*turn), exact.turn(*turn), turn[0])
 
 
-def test_own_kv_reads_the_prefix_in_a_pass_of_its_own(tmp_path):
-    model, folders = make(tmp_path)
+def test_own_kv_reads_the_prefix_in_a_pass_of_its_own():
+    model, folders = make()
     rig = Rig(model, folders, "own_kv")
     rig.turn("plan", [1] * 6, [2, 3])
     rig.trajectory.append([5, 5], "user", "context")
@@ -59,9 +59,9 @@ def test_own_kv_reads_the_prefix_in_a_pass_of_its_own(tmp_path):
 @pytest.mark.parametrize(
     ("boundary", "read"), [("native", 20 + 31 + 19), ("early", 20 + 31 + 19), ("question", 37), ("full", 3)]
 )
-def test_rows_of_each_boundary(tmp_path, boundary, read):
+def test_rows_of_each_boundary(boundary, read):
     """Three turns of 20, 9 and 8 context tokens, each feeding two of the three it samples."""
-    model, folders = make(tmp_path)
+    model, folders = make()
     rig = Rig(model, folders, f"neutral_prefix:{boundary}", preamble=[])
     for agent, context in (("plan", 20), ("action", 9), ("plan", 8)):
         rig.turn(agent, [1] * context, [2, 2, 2])
@@ -71,8 +71,8 @@ def test_rows_of_each_boundary(tmp_path, boundary, read):
     assert rig.rows.get("", 0) == (37 + 6 if boundary in ("question", "full") else 0)
 
 
-def test_early_holds_the_preamble_once_and_the_rest_per_agent(tmp_path):
-    model, folders = make(tmp_path)
+def test_early_holds_the_preamble_once_and_the_rest_per_agent():
+    model, folders = make()
     preamble = list(range(11))
     rig = Rig(model, folders, "neutral_prefix:early", preamble=preamble)
     kv = rig.store.planes["kv"].spec.row_bytes
@@ -85,8 +85,8 @@ def test_early_holds_the_preamble_once_and_the_rest_per_agent(tmp_path):
     assert rig.rows[""] == 11
 
 
-def test_early_cropped_into_the_preamble_goes_on_from_there(tmp_path):
-    model, folders = make(tmp_path)
+def test_early_cropped_into_the_preamble_goes_on_from_there():
+    model, folders = make()
     rig = Rig(model, folders, "neutral_prefix:early", preamble=[1, 2, 3, 4, 5])
     short = Rig(model, folders, "neutral_prefix:early", preamble=[1, 2, 3])
     rig.turn("plan", [9, 9], [8, 8])

@@ -68,7 +68,7 @@ def translator(model, maps, top=3):
 @pytest.mark.parametrize("top", [3, 1, 0])
 @pytest.mark.parametrize("family", ["llama", "qwen3", "smollm3", "mistral-window"])
 def test_it_equals_its_dense_definition(tmp_path, family, top, chunk):
-    model, folders = make(tmp_path, family, targets=QKVO)
+    model, folders = make(family, targets=QKVO)
     file, maps = random_maps(tmp_path, model, folders)
     preamble = [5, 9, 9, 13, 2]
     rig = Rig(model, folders, f"ridge:{file},top={top}", preamble=preamble, chunk=chunk)
@@ -84,7 +84,7 @@ def test_it_equals_its_dense_definition(tmp_path, family, top, chunk):
 
 
 def test_bytes_are_a_neutral_cache_and_one_per_agent(tmp_path):
-    model, folders = make(tmp_path)
+    model, folders = make()
     file, _ = random_maps(tmp_path, model, folders)
     rig = Rig(model, folders, f"ridge:{file}")
     kv, seen = rig.store.planes["kv"].spec.row_bytes, {}
@@ -95,7 +95,7 @@ def test_bytes_are_a_neutral_cache_and_one_per_agent(tmp_path):
 
 
 def test_the_engine_serves_it_and_shares_the_neutral_preamble(tmp_path):
-    model, folders = make(tmp_path)
+    model, folders = make()
     file, _ = random_maps(tmp_path, model, folders)
     backbone = Backbone(copy.deepcopy(model))
     limits = EngineConfig(poison=True, segment_slots=64, max_step_tokens=5)
@@ -120,7 +120,7 @@ def test_the_engine_serves_it_and_shares_the_neutral_preamble(tmp_path):
 
 
 def test_maps_of_another_backbone_or_adapter_are_refused_by_name(tmp_path):
-    model, folders = make(tmp_path)
+    model, folders = make()
     file, _ = random_maps(tmp_path, model, folders)
     with pytest.raises(SchemeError, match=r"no maps; fit them.*ridge:maps=FILE"):
         Rig(model, folders, "ridge")
@@ -145,7 +145,7 @@ def test_unrotate_undoes_rope_whatever_its_scale():
 
 
 def test_fitted_maps_are_stored_and_served(tmp_path):
-    model, folders = make(tmp_path)
+    model, folders = make()
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     fit = fit_ridge(backbone, adapters, [[i * 7 % 211 for i in range(60)]])

@@ -38,8 +38,8 @@ each_adapter = pytest.mark.parametrize("targets", [QV, QKVO], ids=["qv", "qkvo"]
 @each_adapter
 @pytest.mark.parametrize("scheme", EMPTY)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_without_layers_a_scheme_is_full_shared(tmp_path, family, scheme, targets):
-    model, folders = make(tmp_path, family, targets=targets)
+def test_without_layers_a_scheme_is_full_shared(family, scheme, targets):
+    model, folders = make(family, targets=targets)
     ours, full = Rig(model, folders, scheme), Rig(model, folders, "full_shared")
     for turn in random_turns(seed=21):
         assert torch.equal(ours.turn(*turn), full.turn(*turn))
@@ -50,8 +50,8 @@ def test_without_layers_a_scheme_is_full_shared(tmp_path, family, scheme, target
 @pytest.mark.parametrize("scheme", WHOLE)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("chunk", [None, 5])
-def test_everything_computed_again_is_non_shared(tmp_path, family, scheme, chunk, targets):
-    model, folders = make(tmp_path, family, targets=targets)
+def test_everything_computed_again_is_non_shared(family, scheme, chunk, targets):
+    model, folders = make(family, targets=targets)
     ours, exact = Rig(model, folders, scheme, chunk=chunk), Rig(model, folders, "non_shared")
     for agent, context, forced in random_turns(seed=22):
         assert_close(ours.turn(agent, context, forced), exact.turn(agent, context, forced), agent)
@@ -59,8 +59,8 @@ def test_everything_computed_again_is_non_shared(tmp_path, family, scheme, chunk
 
 @each_adapter
 @pytest.mark.parametrize("family", FAMILIES)
-def test_cacheblend_at_ratio_zero_recomputes_the_first_two_layers(tmp_path, family, targets):
-    model, folders = make(tmp_path, family, targets=targets)
+def test_cacheblend_at_ratio_zero_recomputes_the_first_two_layers(family, targets):
+    model, folders = make(family, targets=targets)
     ours, two = Rig(model, folders, "cacheblend:ratio=0"), Rig(model, folders, "droidspeak:layers=0-1")
     for agent, context, forced in random_turns(seed=23):
         assert_close(ours.turn(agent, context, forced), two.turn(agent, context, forced), agent)
@@ -126,9 +126,9 @@ def test_one_or_two_chosen_tokens_do_not_see_what_follows_them(deep, count):
     compare_caches(rig, reference, "cacheblend")
 
 
-def test_a_chosen_token_sees_all_before_it_and_none_after(tmp_path):
+def test_a_chosen_token_sees_all_before_it_and_none_after():
     """The mask of queries that skip tokens: when later tokens change, the rows of a chosen one stay what they were."""
-    model, folders = make(tmp_path, "llama")
+    model, folders = make("llama")
     kept = []
     for last in (5, 150):
         rig = Rig(model, folders, "cacheblend:ratio=0.5")
@@ -144,8 +144,8 @@ def test_a_chosen_token_sees_all_before_it_and_none_after(tmp_path):
     assert all(same)
 
 
-def test_rows_of_the_repair_are_counted_once_a_layer(tmp_path):
-    model, folders = make(tmp_path)
+def test_rows_of_the_repair_are_counted_once_a_layer():
+    model, folders = make()
     for scheme, expected in {
         "droidspeak:layers=0-1": 2 * 22,
         "droidspeak_scattered:layers=0+2": 3 * 22,
@@ -182,8 +182,8 @@ def test_on_thirty_layers_the_layer_set_decides_which_scheme_repairs_more(tmp_pa
         assert sum(each.num_layer_rows for each in passes if each.repairs) == round(100 * wanted), scheme
 
 
-def test_a_fork_and_a_crop_keep_what_an_agent_computed_again(tmp_path):
-    model, folders = make(tmp_path, "qwen2")
+def test_a_fork_and_a_crop_keep_what_an_agent_computed_again():
+    model, folders = make("qwen2")
     for scheme in ("droidspeak", "cacheblend:ratio=0.5", "relay_caching:layers=0-2"):
         ours, cropped = Rig(model, folders, scheme), Rig(model, folders, scheme)
         for turn in random_turns(seed=25, count=5):

@@ -26,8 +26,8 @@ def view_addresses(rig, view, end):
 
 
 @pytest.mark.parametrize("scheme", SHARED + SELECTIVE)
-def test_all_agents_read_the_same_rows_before_and_after_generation(tmp_path, scheme):
-    model, folders = make(tmp_path)
+def test_all_agents_read_the_same_rows_before_and_after_generation(scheme):
+    model, folders = make()
     rig = Rig(model, folders, scheme)
     rig.turn("plan", list(range(40)), [1, 2, 3])
     shared = rig.trajectory.num_processed
@@ -48,8 +48,8 @@ def test_all_agents_read_the_same_rows_before_and_after_generation(tmp_path, sch
         assert addresses(rig, name, 0, shared) == before
 
 
-def test_agents_of_non_shared_share_nothing(tmp_path):
-    model, folders = make(tmp_path)
+def test_agents_of_non_shared_share_nothing():
+    model, folders = make()
     rig = Rig(model, folders, "non_shared")
     rig.turn("plan", list(range(9)), [1])
     rig.turn("action", [1], [2])
@@ -57,8 +57,8 @@ def test_agents_of_non_shared_share_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["non_shared", *SHARED, *SELECTIVE])
-def test_a_fork_raises_refcounts_and_copies_nothing(tmp_path, scheme):
-    model, folders = make(tmp_path)
+def test_a_fork_raises_refcounts_and_copies_nothing(scheme):
+    model, folders = make()
     rig = Rig(model, folders, scheme)
     for turn in random_turns(seed=1, count=4):
         rig.turn(*turn)
@@ -77,9 +77,9 @@ def test_a_fork_raises_refcounts_and_copies_nothing(tmp_path, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["non_shared", *SHARED, *SELECTIVE])
-def test_decoding_allocates_nothing_the_size_of_the_prefix(tmp_path, scheme):
+def test_decoding_allocates_nothing_the_size_of_the_prefix(scheme):
     """bf16, as served: the largest allocation of a decode step is smaller than one layer's narrowest column."""
-    model, folders = make(tmp_path)
+    model, folders = make()
     rig = Rig(model.bfloat16(), folders, scheme, segment_slots=4096)
     prefix = 1500
     for agent in ("plan", "action", "plan"):  # so that plan reads rows of its own beside others' where it repairs
@@ -96,8 +96,8 @@ def test_decoding_allocates_nothing_the_size_of_the_prefix(tmp_path, scheme):
     assert 0 < largest < column
 
 
-def test_runs_stay_few_however_many_sessions_grow_together(tmp_path):
-    model, folders = make(tmp_path)
+def test_runs_stay_few_however_many_sessions_grow_together():
+    model, folders = make()
     rig = Rig(model, folders, "pre_lr_shared", segment_slots=64)
     layout = rig.backbone.layout(rig.adapters)
     from agentrt.cache.tape import Tape, reserve
