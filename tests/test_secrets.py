@@ -66,7 +66,7 @@ def test_a_run_with_a_failing_service_writes_the_key_nowhere(
     assert code == 4
     shown = capsys.readouterr()
     files = [file for folder in ("runs", "tape") for file in (tmp_path / folder).rglob("*") if file.is_file()]
-    assert len(files) == 4
+    assert len(files) == 5
     texts = [shown.out, shown.err, repr(search), repr(vars(search)), repr(runtime), repr(team)]
     texts += [file.read_text(encoding="utf-8", errors="replace") for file in files]
     assert "key ***" in "".join(texts)

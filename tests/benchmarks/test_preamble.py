@@ -1,7 +1,6 @@
 """The preamble benchmark measures what it says: the second session runs the preamble's rows no more."""
 
 import copy
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ from tests.models import make
 
 
 @pytest.mark.parametrize("scheme", ["non_shared", "pre_lr_shared", "rebase_shared:lp", "neutral_prefix:question"])
-def test_the_second_session_runs_only_what_is_new(tmp_path: Path, scheme: str) -> None:
-    model, folders = make(tmp_path)
+def test_the_second_session_runs_only_what_is_new(scheme: str) -> None:
+    model, folders = make("llama")
     backbone = Backbone(copy.deepcopy(model))
     limits = EngineConfig(ride_rows=0)
     with Engine(backbone, backbone.load_adapters(folders), make_scheme(scheme), config=limits) as engine:

@@ -57,7 +57,7 @@ def test_people_see_turns_answer_score_and_table(capsys: pytest.CaptureFixture[s
     assert "reflect verdict right" in lines
     assert "Answer: Delft" in lines
     assert "right: the answer is Delft (F1 1.00)" in lines
-    assert "role turns reused recomputed generated TTFT tokens/s KV" in lines
+    assert "role turns reused recomputed rebuilt generated TTFT tokens/s KV" in lines
     assert [line.split()[:2] for line in lines if line.startswith(("plan 4", "action 2", "reflect 2"))] == [
         ["plan", "4"],
         ["action", "2"],
