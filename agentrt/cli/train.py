@@ -1,5 +1,6 @@
 """`agentrt train`: LoRA adapters for a team's roles, from trajectories that the runtime itself renders."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,13 @@ from agentrt.cli.output import Output
 
 if TYPE_CHECKING:
     from agentrt.training.job import Source
+
+
+class Targets(StrEnum):
+    """Which attention projections an adapter has."""
+
+    QV = "QV"
+    QKVO = "QKVO"
 
 
 def train(
@@ -35,6 +43,7 @@ def train(
     passes: Annotated[float, typer.Option(help="Times every trajectory is seen; may be a fraction.")] = 1.0,
     learning_rate: Annotated[float, typer.Option("--lr", help="Peak of the cosine.")] = 1.2e-3,
     rank: Annotated[int, typer.Option(min=1, help="r of the LoRA; alpha is twice that.")] = 8,
+    targets: Annotated[Targets, typer.Option(help="Projections that are adapted, by their letters.")] = Targets.QV,
     minutes: Annotated[float | None, typer.Option(help="Bring training to its end within this time, per role.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads. Default: torch's own choice.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the last checkpoint.")] = False,
@@ -56,7 +65,8 @@ def train(
     """Train one LoRA adapter per role: loss on the role's own fields only, tokens as they are served.
 
     The role that starts the flow is trained first. The others then learn to read contexts that it has processed, as
-    they will under a sharing scheme; where it has no adapter yet, they learn on contexts of their own only.
+    they will under a sharing scheme; where it has no adapter yet, they learn on contexts of their own only,
+    as all do with --targets QKVO.
 
     To use both cores of a small machine, derive once and run one process a role, each with --threads 1.
     """
@@ -82,7 +92,7 @@ def train(
         raise UsageError(f"--role: the team has no adapter for {', '.join(unknown)}; it has: {known}")
     settings = TrainSettings(passes=passes, learning_rate=learning_rate, seed=chosen.seed, max_minutes=minutes)
     place = adapters or out / "adapters"
-    lora = LoraSettings(rank=rank, alpha=2 * rank)
+    lora = LoraSettings(rank=rank, alpha=2 * rank, targets=tuple(f"{letter.lower()}_proj" for letter in targets.value))
     use_threads(chosen)
 
     if derive or derive_only:
@@ -103,6 +113,8 @@ def train(
         output.say(f"{facts['trajectories']} trajectories of {facts['questions']} questions in {out / 'data'}")
         for reason, count in facts["skipped"].items():
             output.say(f"  skipped {count}: {reason}")
+        if facts["skipped"]:
+            output.say(f"  each with its file and line in {out / 'data' / 'skipped.jsonl'}")
     if derive_only:
         return
     recorded, data = load_data(out)
@@ -117,7 +129,12 @@ def train(
                 loaded,
                 lora=lora,
                 settings=replace(
-                    settings, contexts=SHARED_CONTEXTS if other else READER_CONTEXTS if role == first else OWN_CONTEXT
+                    settings,
+                    contexts=OWN_CONTEXT
+                    if targets is Targets.QKVO or not (other or role == first)
+                    else SHARED_CONTEXTS
+                    if other
+                    else READER_CONTEXTS,
                 ),
                 out=out,
                 adapter_folder=target,

@@ -79,11 +79,13 @@ class _Teacher:
         try:
             result = runtime.run(question.question)
         except PolicyStuckError as error:
-            return Derived(None, Skipped(name, str(error)))
+            return Derived(None, Skipped(name, str(error), question.place))
         except ScriptError as error:
-            return Derived(None, Skipped(name, f"a field of its teacher is not what the team allows: {error}"))
+            reason = f"a field of its teacher is not what the team allows: {error}"
+            return Derived(None, Skipped(name, reason, question.place))
         if result.status != "finished" or result.error or result.parse_failures:
-            return Derived(None, Skipped(name, result.error or f"its episode ended as {result.status}"))
+            reason = result.error or f"its episode ended as {result.status}"
+            return Derived(None, Skipped(name, reason, question.place))
         return Derived(_record(result, policy, name, question.id), None)
 
     def _write(self, adapter: str, emits: Emits, so_far: str) -> str:

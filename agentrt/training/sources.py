@@ -32,6 +32,8 @@ class GoldQuestion:
     answer: str
     kind: Literal["bridge", "comparison"]
     facts: tuple[Fact, ...]
+    place: str = ""
+    """"file:line" of its row; "" if it was not read from a file."""
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -44,10 +46,14 @@ class GoldQuestion:
 
 
 class Skipped(NamedTuple):
-    """A question that gives no trajectory. A reason reads "what is wrong: the value", the value left out if none."""
+    """A question that gives no trajectory. A reason reads "what is wrong: the value", the value left out if none.
+
+    `place` is "file:line" of its row, "" where only the question is known.
+    """
 
     id: str
     reason: str
+    place: str = ""
 
 
 def read_questions(
@@ -66,19 +72,19 @@ def read_questions(
         try:
             question = parse_row(named if named in BENCHMARKS else "hotpotqa", row)
         except UnusableRowError as error:
-            skipped.append(Skipped(error.id, error.reason))
+            skipped.append(Skipped(error.id, error.reason, row.place))
             continue
         if question is None or (split is not None and question.split not in (split, "")):
             continue
-        gold = _gold(question, corpus)
+        gold = _gold(question, corpus, row.place)
         if isinstance(gold, str):
-            skipped.append(Skipped(question.id, gold))
+            skipped.append(Skipped(question.id, gold, row.place))
         else:
             usable.append(gold)
     return usable, skipped
 
 
-def _gold(question: Question, corpus: OfflineCorpus) -> GoldQuestion | str:
+def _gold(question: Question, corpus: OfflineCorpus, place: str) -> GoldQuestion | str:
     """The question with the sentences of its facts, or why it cannot be used."""
     if not question.supporting_facts:
         return "it has no supporting facts"
@@ -99,6 +105,7 @@ def _gold(question: Question, corpus: OfflineCorpus) -> GoldQuestion | str:
         answer=answer,
         kind="comparison" if question.kind == "comparison" else "bridge",
         facts=tuple(found),
+        place=place,
     )
     if not gold.polar and not _on_a_page(answer, gold.titles, corpus):
         return f"its answer is on none of its pages: {answer!r}"

@@ -31,3 +31,11 @@ def test_a_setting_out_of_range_is_refused(cli: Any) -> None:
     result = cli("train", "--passes", "0")
     assert result.exit_code == 2
     assert "passes is 0" in result.stderr
+
+
+def test_targets_are_projections_by_their_letters(cli: Any) -> None:
+    result = cli("train", "--targets", "QK")
+    assert result.exit_code == 2
+    assert "QKVO" in result.stderr
+    result = cli("train", "--targets", "QKVO", "--out", "nowhere")
+    assert "run train with --derive first" in result.stderr

@@ -119,10 +119,11 @@ def test_derivation_is_deterministic_and_the_seed_changes_it(questions: list[Gol
 
 
 def test_a_question_that_cannot_be_played_is_skipped_with_its_reason(questions: list[GoldQuestion]) -> None:
-    lost = replace(questions[0], id="lost", question="Qwxyz?")
+    lost = replace(questions[0], id="lost", question="Qwxyz?", place="q.jsonl:7")
     [one] = derive(search_team(), ByteTokenizer(), [lost], ARTICLES)
     assert one.recorded is None
     assert one.skipped is not None
+    assert one.skipped.place == "q.jsonl:7"
     assert one.skipped.reason.startswith("its page is neither listed nor mentioned: ")
     [short] = derive(search_team(max_steps=2), ByteTokenizer(), questions[:1], ARTICLES)
     assert short.skipped is not None

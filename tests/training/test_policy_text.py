@@ -86,6 +86,7 @@ def test_questions_that_cannot_be_used_are_named_and_the_rest_is_kept(tmp_path: 
     assert [question.id for question in usable] == ["q0", "q6"]
     assert [fact.sentence for fact in usable[0].facts] == ["It has a minster."]
     assert [one.id for one in skipped] == ["q1", "q2", "q3", "q4"]
+    assert [one.place for one in skipped] == [f"{path}:{line}" for line in (2, 3, 4, 5)]
     assert skipped[0].reason == "its answer is on none of its pages: 'castle'"
     assert skipped[3].reason.startswith("its answer cannot be used: ")
     assert skip_counts([*skipped, Skipped("q9", "its page is not in the corpus: 'Rome'")]) == {
