@@ -13,7 +13,7 @@ import torch
 
 from agentrt.cache.prefix import Identity
 from agentrt.cache.store import CacheStore
-from agentrt.engine.admission import admit
+from agentrt.engine.admission import Admission
 from agentrt.engine.config import EngineConfig
 from agentrt.engine.costs import choose_ride_rows
 from agentrt.engine.health import EngineHealth, EngineStatus, check_queue, drained, health_of
@@ -72,6 +72,7 @@ class Engine:
         )
         ride_rows = choose_ride_rows(scheme, self.config, backbone, self.adapters)
         self._scheduler = Scheduler(self.config.max_step_tokens, self.config.idle_chunk_tokens, ride_rows)
+        self._admission = Admission(self._store.budget_bytes, self.config.room_timeout_s)
         self._sessions: list[SessionWork] = []
         self._changed = ProcessCondition()
         self._closed = False
@@ -240,6 +241,7 @@ class Engine:
                 raise UsageError(f"crop: length {length} is outside [0, {len(work.trajectory)}]")
             work.sharing.crop(length)
             work.trajectory.crop(length)
+            self._changed.notify_all()  # others may wait for what it held
 
     def fork(self, work: SessionWork) -> SessionWork:
         with self._changed:
@@ -302,13 +304,13 @@ class Engine:
         with self._changed:
             self._admit()
             while not self._closed and not (jobs := self._scheduler.pack(self._sessions)):
-                self._changed.wait()
+                self._changed.wait(self._admission.patience_s)
                 self._admit()
             return None if self._closed else jobs
 
     def _admit(self) -> None:
         """Drop cancelled turns; start those that can start."""
-        self._stats = self._stats.waited(admit(self._sessions, self._store.budget_bytes))
+        self._stats = self._stats.waited(self._admission.admit(self._sessions))
         self._changed.notify_all()
 
     def _settle(self, jobs: list[Job], logits: list[torch.Tensor | None]) -> None:

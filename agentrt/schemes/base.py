@@ -214,6 +214,10 @@ class SharingSession(ABC):
         return sum((t.capacity - t.start) * planes[t.plane].spec.row_bytes for t in self._tapes.values())
 
     @property
+    def holds_slots(self) -> bool:
+        return any(tape.capacity > tape.start for tape in self._tapes.values())
+
+    @property
     def tapes(self) -> Mapping[str, Tape]:
         return self._tapes
 
