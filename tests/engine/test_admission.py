@@ -31,6 +31,18 @@ class Clock:
         return time.perf_counter() + self.ahead_s
 
 
+def counted(engine):
+    """A list that grows whenever the engine's admission is asked."""
+    admit, looked = engine._admission.admit, []
+
+    def counting(sessions):
+        looked.append(len(sessions))
+        return admit(sessions)
+
+    engine._admission.admit = counting
+    return looked
+
+
 def reviewed(engine):
     """Once the worker has found nothing more to do with the turns submitted so far."""
     with engine._changed:
@@ -110,18 +122,22 @@ def test_the_worker_wakes_by_itself_to_refuse_and_sleeps_until_then(open_engine)
     engine = open_engine(kv_budget_tokens=BUDGET, room_timeout_s=0.2)
     idle, other = engine.session(), engine.session()
     run(idle, 60, 2).result  # noqa: B018
-    looked = 0
-    admit = engine._admission.admit
-
-    def counted(sessions):
-        nonlocal looked
-        looked += 1
-        return admit(sessions)
-
-    engine._admission.admit = counted
+    looked = counted(engine)
     with pytest.raises(CacheFullError, match=r"it waited 0\.2 s"):
         run(other, 40, 9).result  # noqa: B018
-    assert looked <= 10
+    assert len(looked) <= 10
+
+
+def test_turns_that_wait_are_not_looked_at_in_every_step(open_engine):
+    engine = open_engine(kv_budget_tokens=BUDGET)
+    first, second = engine.session(), engine.session()
+    looked = counted(engine)
+    with engine._changed:
+        holder, waiter = run(first, 11, 70), run(second, 11, 20)
+    assert len(holder.result.token_ids) == 70
+    first.close()
+    assert len(waiter.result.token_ids) == 20
+    assert len(looked) <= 20
 
 
 def test_where_all_that_hold_slots_wait_the_last_to_come_is_refused(open_engine):
