@@ -74,7 +74,6 @@ def test_whatever_the_budget_a_turn_is_refused_before_its_first_token_or_ends(op
                 ended.add(twentieth)
             except CacheFullError:
                 assert told == []
-            session.settle()
         engine.close()
     assert 0 not in ended
     assert 20 in ended
