@@ -130,8 +130,9 @@ class RunContext:
     def cancel(self) -> None:
         """End the run at the next token or tool call; safe from any thread."""
         self.cancelled.set()
-        if self.turn is not None:
-            self.turn.cancel()
+        turn = self.turn  # the run's own thread may forget it meanwhile
+        if turn is not None:
+            turn.cancel()
 
     def stop_if_cancelled(self) -> None:
         """Raises TurnCancelledError. A node that raises leaves no checkpoint, so the run can be resumed before it."""
