@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentrt import Runtime, Sampling
-from agentrt.engine import Session
+from agentrt.engine import Engine, Session
 from agentrt.runtime.events import Token, ToolFinished
 from benchmarks.soak.load import Played, Turned
 
@@ -50,8 +50,8 @@ def replay_episode(runtime: Runtime, played: Played, comparison: Comparison) -> 
         comparison.differ(what, _episode_apart(runtime, played))
 
 
-def replay_session(runtime: Runtime, turns: Sequence[Turned], comparison: Comparison) -> None:
-    with runtime.engine.session() as session:
+def replay_session(engine: Engine, turns: Sequence[Turned], comparison: Comparison) -> None:
+    with engine.session() as session:
         for adapter, context, sampled in turns:
             with session.fork() as boundary:
                 alone = session.turn(adapter, context, Sampling(max_new_tokens=len(sampled))).result.token_ids

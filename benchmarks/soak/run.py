@@ -65,7 +65,7 @@ def soak(
         for played in worker.episodes[: replays // workers]:
             replay_episode(runtime, played, report.compared)
         for turns in worker.sessions[: replays // workers]:
-            replay_session(runtime, turns, report.compared)
+            replay_session(runtime.engine, turns, report.compared)
     report.faults += report.compared.faults
     return report
 
