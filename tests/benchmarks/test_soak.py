@@ -26,15 +26,22 @@ def soak_team() -> Team:
     return short_team(*changes, *patient(short_team()))
 
 
-@pytest.mark.parametrize("scheme", ["rebase_shared:auto", "pre_lr_shared"])
-def test_a_mixed_load_leaves_nothing_behind_and_no_wrong_token(tmp_path: Path, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "seconds"),
+    [
+        ("rebase_shared:auto", 6.0),
+        ("pre_lr_shared", 6.0),
+        pytest.param("rebase_shared:auto", 60.0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_mixed_load_leaves_nothing_behind_and_no_wrong_token(tmp_path: Path, scheme: str, seconds: float) -> None:
     team = soak_team()
     tools = {name: HangingTool(name, every=2, hang_s=0.8) for name in team.tools}
     with (
         tiny_engine(tmp_path, scheme) as engine,
         Runtime(team, engine=engine, tools=tools) as runtime,
     ):
-        report = soak(runtime, QUESTIONS, seconds=6.0, workers=4, replays=24)
+        report = soak(runtime, QUESTIONS, seconds=seconds, workers=4, replays=24)
     assert report.faults == []
     assert report.episodes > 8
     assert report.cancelled > 0
