@@ -102,7 +102,8 @@ def test_a_team_whose_adapter_the_engine_lacks_is_told_so(engine: Engine, make_t
 
 
 def test_health_tells_of_turns_that_wait_for_room(engine: Engine, make_team: MakeTeam, corpus: Path) -> None:
-    small = Engine(engine.backbone, engine.adapters, engine.scheme, config=EngineConfig(kv_budget_tokens=100))
+    scheme, limits = make_scheme("pre_lr_shared"), EngineConfig(kv_budget_tokens=100)
+    small = Engine(engine.backbone, engine.adapters, scheme, config=limits)
     with small, Runtime(make_team(SAMPLED, SHORT), engine=small, corpus=corpus) as rt:
         holder, other = small.session(), small.session()
         _ = holder.turn("plan", [1] * 60, Sampling(max_new_tokens=2)).result
