@@ -72,7 +72,10 @@ class Session:
         return Session(self._engine, self._engine.fork(self._work))
 
     def wait(self) -> None:
-        """Wait until the passes that earlier turns left outstanding have run."""
+        """Wait until the passes that earlier turns left outstanding have run.
+
+        Raises CacheFullError where there is no room for what a base path still owes.
+        """
         self._engine.wait(self._work)
 
     def settle(self) -> None:

@@ -164,7 +164,7 @@ class SharingSession(ABC):
     def catch_up(self) -> list[Pass]:
         """What earlier turns still owe, between turns: passes after which nothing is outstanding.
 
-        Raises CacheFullError.
+        Raises CacheFullError, but not for a turn that has just ended: it holds the room.
         """
         return []
 

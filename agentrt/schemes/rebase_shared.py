@@ -147,7 +147,7 @@ class ReBaseSharedSession(PreLRSharedSession):
         end = self._trajectory.num_processed
         if self._base.end >= end:
             return []
-        self._drop_keys(self._pivot)
+        self._drop_keys(self._pivot)  # at a turn's end that makes room for these: the speaker had keys as far
         keys = [self._key_tape(self._pivot)] if self._keyed else []
         reserve(self._store, [(tape, end) for tape in (*super()._turn_tapes(), *keys)])
         return self._base_passes(end)
