@@ -1,0 +1,108 @@
+"""The default backbone, resumed: after kill -9 the tokens of a whole run in fp32, and in bf16 logits within a bound."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from agentrt.builtin import configs_dir
+from agentrt.engine import EngineConfig
+from agentrt.errors import BackboneError
+from agentrt.model.sampling import Sampling
+from agentrt.runtime.episode import Runtime
+from agentrt.runtime.result import EpisodeResult
+from agentrt.runtime.runlog import RESULT_FILE
+from tests.kills import DEATHS, SMALLER_STEPS, deadly_tools
+from tests.real_crew import real_backbone, real_engine, real_team
+from tests.watched import WatchedBackbone
+
+pytestmark = [pytest.mark.real_model, pytest.mark.slow]
+
+SCHEMES = ("pre_lr_shared", "rebase_shared:lp")
+BOUND = 1.0
+"""Most that a bf16 logit of a resumed turn may differ; logits spread over about 30. docs/recovery.md states it."""
+LIKELY = 0.995
+"""Least part of a resumed turn's probability, token by token, that both give to the same tokens."""
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_after_kill_9_the_tokens_are_those_of_the_whole_run(tmp_path: Path, scheme: str) -> None:
+    try:
+        make = real_backbone("float32")
+    except BackboneError as error:
+        pytest.skip(f"the default backbone cannot be had here: {error}")
+    subprocess.run([sys.executable, "-m", "tests.kills", str(tmp_path), scheme, "--real"], check=True, timeout=550)
+    runs = tmp_path / "runs"
+    whole = EpisodeResult.model_validate_json((runs / "whole" / RESULT_FILE).read_text())
+    with (
+        real_engine(make(), scheme, SMALLER_STEPS) as engine,
+        Runtime(real_team(), engine=engine, tools=deadly_tools(), out=runs) as rt,
+    ):
+        for run_id in DEATHS:
+            assert not (runs / run_id / RESULT_FILE).exists()
+            assert rt.resume(run_id).token_ids == whole.token_ids, run_id
+
+
+class Turn(NamedTuple):
+    """A turn of `role` behind `context`: what it generated, and the logits [tokens, vocab] that gave it."""
+
+    role: str
+    context: list[int]
+    generated: tuple[int, ...]
+    logits: torch.Tensor
+
+
+TURNS = [("plan", 300, 24), ("plan", 3, 4), ("action", 1, 12), ("plan", 90, 24), ("action", 4, 8), ("reflect", 9, 12)]
+
+
+@pytest.fixture(scope="module")
+def backbone() -> WatchedBackbone:
+    try:
+        return real_backbone("bfloat16", WatchedBackbone)()  # type: ignore[return-value]
+    except BackboneError as error:
+        pytest.skip(f"the default backbone cannot be had here: {error}")
+
+
+def play(backbone: WatchedBackbone, scheme: str, config: EngineConfig, turns: list[Turn], last: Turn) -> Turn:
+    """`last` behind `turns`, whose tokens are forced, as a resumed run has them; its own tokens too if it has any."""
+    rows: list[torch.Tensor] = []
+    backbone.after = lambda logits: rows.extend(each[-1].float() for each in logits if each is not None)
+    with real_engine(backbone, scheme, config) as engine, engine.session() as session:
+        for turn in [*turns, last]:
+            rows.clear()
+            most = len(turn.generated) or TURNS[len(turns)][2]
+            sampling = Sampling(max_new_tokens=most, forced=turn.generated)
+            result = session.turn(turn.role, turn.context, sampling).result
+    return last._replace(generated=result.token_ids, logits=torch.stack(rows))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("step", [2048, 16])
+def test_in_bf16_the_logits_of_a_resumed_turn_stay_within_the_bound(
+    backbone: WatchedBackbone, scheme: str, step: int
+) -> None:
+    """At every turn boundary; with steps of the same and of another size, which add up in another order."""
+    lines = (configs_dir() / "mini" / "articles.jsonl").read_text(encoding="utf-8").splitlines()
+    assert backbone.tokenizer is not None
+    text = backbone.tokenizer.encode(" ".join("".join(json.loads(line)["sentences"]) for line in lines))
+    whole: list[Turn] = []
+    with real_engine(backbone, scheme) as engine, engine.session() as session:
+        for role, count, most in TURNS:
+            rows: list[torch.Tensor] = []
+            backbone.after = lambda logits, rows=rows: rows.extend(x[-1].float() for x in logits if x is not None)
+            context, text = text[:count], text[count:]
+            result = session.turn(role, context, Sampling(max_new_tokens=most)).result
+            whole.append(Turn(role, context, result.token_ids, torch.stack(rows)))
+    apart, least = 0.0, 1.0
+    for at in range(1, len(whole)):
+        again = play(backbone, scheme, EngineConfig(max_step_tokens=step), whole[:at], whole[at])
+        apart = max(apart, float((again.logits - whole[at].logits).abs().max()))
+        both = torch.minimum(again.logits.softmax(-1), whole[at].logits.softmax(-1)).sum(-1)
+        least = min(least, float(both.min()))
+    told = f"logits differ by {apart:.3g} at most, {least:.4f} of the probability agrees at least"
+    assert apart <= BOUND, told
+    assert least >= LIKELY, told
