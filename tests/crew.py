@@ -22,6 +22,14 @@ from tests.models import scratch, share_a
 CORPUS = configs_dir() / "mini" / "articles.jsonl"
 ROLES = ("plan", "action", "reflect")
 
+EVERY_SCHEME = [
+    *("non_shared", "full_shared", "base_shared", "base_lr_shared", "pre_lr_shared", "own_kv", "alora", "ridge"),
+    *("rebase_shared:lp", "rebase_shared:db", "rebase_shared:fused", "rebase_shared:auto"),
+    *("droidspeak:layers=1", "droidspeak_scattered:layers=0", "cacheblend", "relay_caching:layers=0-1"),
+    *("neutral_prefix:early", "neutral_prefix:full,schedule=auto"),
+]
+"""Each scheme, in the schedules and with the boundaries that change what a session remembers."""
+
 
 SEARCHES = Override(("flow", "nodes", "argue", "constrain", "Search"), {"span_of": "question"}, "the test")
 """With this a random model's searches are well formed, and tools are called."""

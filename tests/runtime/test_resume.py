@@ -15,22 +15,20 @@ from agentrt.runtime.events import RunFinished, RunResumed, RunStarted, ToolFini
 from agentrt.runtime.options import CancelToken
 from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.runlog import EVENTS_FILE, RESULT_FILE, read_run
+from agentrt.schemes import SCHEMES
 from agentrt.testing import ScriptedEngine
-from tests.crew import CORPUS, SEARCHES, short_team, tiny_engine
+from tests.crew import CORPUS, EVERY_SCHEME, SEARCHES, short_team, tiny_engine
 from tests.kills import DEATHS, QUESTION, boundaries, deadly_tools, small_engine
 from tests.watched import Moment, Watched
 
 from .conftest import MakeTeam
 
-SCHEMES = [
-    *("non_shared", "full_shared", "base_shared", "base_lr_shared", "pre_lr_shared", "own_kv", "alora", "ridge"),
-    *("rebase_shared:lp", "rebase_shared:db", "rebase_shared:fused", "rebase_shared:auto"),
-    *("droidspeak:layers=1", "droidspeak_scattered:layers=0", "cacheblend", "relay_caching:layers=0-1"),
-    *("neutral_prefix:early", "neutral_prefix:full,schedule=auto"),
-]
+
+def test_every_scheme_is_among_those_that_are_interrupted() -> None:
+    assert {scheme.partition(":")[0] for scheme in EVERY_SCHEME} == set(SCHEMES)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", EVERY_SCHEME)
 def test_from_turn_boundaries_the_tokens_are_those_of_the_whole_run(tmp_path: Path, scheme: str) -> None:
     left: list[Path] = []
     runs, short = tmp_path / "runs", short_team(SEARCHES, max_steps=2)
@@ -67,7 +65,7 @@ def test_from_turn_boundaries_the_tokens_are_those_of_the_whole_run(tmp_path: Pa
 FEW = ("pre_lr_shared", "rebase_shared:lp")
 KILLED = [
     *((scheme, False) for scheme in FEW),
-    *(pytest.param(scheme, True, marks=pytest.mark.slow) for scheme in SCHEMES),
+    *(pytest.param(scheme, True, marks=pytest.mark.slow) for scheme in EVERY_SCHEME),
 ]
 
 
