@@ -181,7 +181,7 @@ def test_a_base_that_is_no_model_is_named_at_its_place(cli: Any, team: Path) -> 
     team.write_text(TEAM.replace("./tiny-llama", "./tiny-lama"))
     result = cli("roles", "check", str(team))
     assert result.exit_code == 2
-    assert "team.yaml:10:15: there is no model './tiny-lama'" in result.stderr
+    assert "team.yaml:11:15: there is no model './tiny-lama'" in result.stderr
 
 
 def test_training_data_in_other_bytes_ends_with_2_and_the_places_of_both_files(cli: Any, team: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_preview_shows_what_roles_read_with_tokens_counted(cli: Any, team: Pat
     assert rows[3] == "label runtime 'Thought:' 8"
     assert rows[4] == "thought solver ' …\\n' at most 128"
     assert rows[5] == "instruction runtime 'Find the mistake.\\n' 18"
-    assert rows[-1] == "preamble 0 tokens; labels, ends and instructions 57"
+    assert rows[-1] == "preamble 0 tokens; labels, ends and instructions 56"
     lines = [json.loads(line) for line in cli("roles", "check", str(team), "--preview", "--json").stdout.splitlines()]
     assert lines[0]["event"] == "team_checked"
     assert lines[2] == {
