@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.real_model, pytest.mark.slow]
 
 SCHEMES = ("pre_lr_shared", "rebase_shared:lp")
 BOUND, KL_BOUND = 2.0, 0.03
-"""Most that a bf16 logit of a resumed turn may differ, and KL of a next token in nats, where steps were packed otherwise;
-logits span 74, and at the largest of them bf16 counts in quarters. docs/recovery.md states both."""
+"""Most that a bf16 logit of a resumed turn may differ, and KL of a next token in nats, where steps were packed
+otherwise. Logits span 74, and bf16 counts the largest of them in quarters. docs/recovery.md states both."""
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -66,33 +66,34 @@ def backbone() -> WatchedBackbone:
         pytest.skip(f"the default backbone cannot be had here: {error}")
 
 
-def play(backbone: WatchedBackbone, scheme: str, config: EngineConfig, turns: list[Turn], last: Turn) -> Turn:
-    """`last` behind `turns`, whose tokens are forced, as a resumed run has them; its own tokens too if it has any."""
-    rows: list[torch.Tensor] = []
+def play(backbone: WatchedBackbone, scheme: str, config: EngineConfig, turns: list[Turn]) -> list[Turn]:
+    """The turns in one session. What a turn has generated already is forced, as in a run that is resumed."""
+    played, rows = [], list[torch.Tensor]()
     backbone.after = lambda logits: rows.extend(each[-1].float() for each in logits if each is not None)
     with real_engine(backbone, scheme, config) as engine, engine.session() as session:
-        for turn in [*turns, last]:
+        for turn, (_, _, most) in zip(turns, TURNS, strict=False):
             rows.clear()
-            most = len(turn.generated) or TURNS[len(turns)][2]
-            sampling = Sampling(max_new_tokens=most, forced=turn.generated)
-            result = session.turn(turn.role, turn.context, sampling).result
-    return last._replace(generated=result.token_ids, logits=torch.stack(rows))
+            sampling = Sampling(max_new_tokens=len(turn.generated) or most, forced=turn.generated)
+            generated = session.turn(turn.role, turn.context, sampling).result.token_ids
+            played.append(turn._replace(generated=generated, logits=torch.stack(rows)))
+    return played
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_in_bf16_the_logits_of_a_resumed_turn_stay_within_the_bound(backbone: WatchedBackbone, scheme: str) -> None:
-    """From several turn boundaries on: the same with the same steps; within the bound where sums run in another order."""
+    """From several turn boundaries on: the same with the same steps, within the bound where steps are others."""
     lines = (configs_dir() / "mini" / "articles.jsonl").read_text(encoding="utf-8").splitlines()
     assert backbone.tokenizer is not None
     text = backbone.tokenizer.encode(" ".join("".join(json.loads(line)["sentences"]) for line in lines[:12]))
-    whole: list[Turn] = []
+    asked = []
     for role, count, _ in TURNS:
-        asked, text = Turn(role, text[:count], (), torch.empty(0)), text[count:]
-        whole.append(play(backbone, scheme, EngineConfig(), whole, asked))
+        asked.append(Turn(role, text[:count], (), torch.empty(0)))
+        text = text[count:]
+    whole = play(backbone, scheme, EngineConfig(), asked)
     for at in (1, 3, 5):
-        same = play(backbone, scheme, EngineConfig(), whole[:at], whole[at])
+        *_, same = play(backbone, scheme, EngineConfig(), whole[: at + 1])
         assert torch.equal(same.logits, whole[at].logits)
-        other = play(backbone, scheme, EngineConfig(max_step_tokens=16), whole[:at], whole[at])
+        *_, other = play(backbone, scheme, EngineConfig(max_step_tokens=16), whole[: at + 1])
         assert float((other.logits - whole[at].logits).abs().max()) <= BOUND
         expected, given = (turn.logits.log_softmax(-1) for turn in (whole[at], other))
         assert float((expected.exp() * (expected - given)).sum(-1).max()) <= KL_BOUND
