@@ -16,6 +16,9 @@ DEFAULT: Final = "default"
 FINISH: Final = "Finish"
 """The one action that is no tool: its argument is the answer."""
 
+VERDICT_NAME: Final = "Reflect"
+"""The action name under which a verdict is written (AutoAct, Qiao et al., 2024)."""
+
 Emits = Literal["thought", "action", "argument", "verdict", "call"]
 """`call` is a whole action line, `Name[argument]`, for adapters that were trained to write one."""
 

@@ -10,7 +10,6 @@ from agentrt.builtin import agents_dir, built_in_teams
 from agentrt.config.checks import (
     Finding,
     check_adapters,
-    check_dialect,
     check_limits,
     check_names,
     check_paths,
@@ -40,6 +39,7 @@ from agentrt.config.sections import (
     ToolConfig,
 )
 from agentrt.config.strict import Name, Strict
+from agentrt.config.template import check_template
 from agentrt.config.yaml import Document, Path_, read_yaml
 from agentrt.errors import ConfigError, Problem, UsageError
 
@@ -191,7 +191,7 @@ class Team(Strict):
         yield from undeclared or check_paths(self.flow)
         yield from check_secrets(self.tools)
         yield from check_tools(self.tools)
-        yield from check_dialect(self.dialect, self.flow)
+        yield from check_template(self.dialect, self.flow, self.preamble, self.roles)
         yield from check_limits(self.limits, self.flow)
 
 

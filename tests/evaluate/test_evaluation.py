@@ -19,7 +19,7 @@ from agentrt.questions.datasets import load_questions
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool, ScriptedEngine
 from agentrt_tools import ToolFailed
-from tests.crew import short_team
+from tests.crew import EVERY_SCHEME, short_team
 
 from .conftest import OpenRuntime
 from .rows import costly, row, rows_of, same_part
@@ -27,7 +27,11 @@ from .rows import costly, row, rows_of, same_part
 MINI = tuple(load_questions("mini"))
 
 
-@pytest.mark.parametrize("scheme", ["pre_lr_shared", "rebase_shared:lp"])
+FEW = ("pre_lr_shared", "rebase_shared:lp")
+OTHERS = (pytest.param(scheme, marks=pytest.mark.slow) for scheme in EVERY_SCHEME if scheme not in FEW)
+
+
+@pytest.mark.parametrize("scheme", [*FEW, *OTHERS])
 def test_concurrency_and_order_change_no_episode(open_runtime: OpenRuntime, scheme: str) -> None:
     runtime = open_runtime(scheme)
     questions = MINI[:5]
