@@ -70,6 +70,7 @@ class Engine:
             identity=Identity(backbone.content_hash, adapters.hashes, scheme.identity),
             max_preambles=self.config.max_preambles,
         )
+        self._graphs = None if self.config.cuda_graphs == "off" else backbone.graphs()
         ride_rows = choose_ride_rows(scheme, self.config, backbone, self.adapters)
         self._scheduler = Scheduler(self.config.max_step_tokens, self.config.idle_chunk_tokens, ride_rows)
         self._sessions: list[SessionWork] = []
@@ -157,7 +158,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         with self._changed:
-            return self._stats.at(self._store, len(self._sessions))
+            return self._stats.at(self._store, len(self._sessions), self._graphs and self._graphs.use)
 
     def health(self) -> EngineHealth:
         """Whether this engine takes work, and what it is busy with; raises nothing, not even after a fork."""
@@ -289,7 +290,7 @@ class Engine:
         self._stepping = time.perf_counter()
         try:
             step = Step(tuple(job.run for job in jobs))
-            logits = self.backbone.run(step, self._store.planes, self.adapters)
+            logits = self.backbone.run(step, self._store.planes, self.adapters, self._graphs)
         except Exception as error:
             self._fail(jobs, error)
         else:
