@@ -64,7 +64,7 @@ class DecodeTables(NamedTuple):
 
 
 def describe(passes: Sequence[Pass], kernels: StepKernels) -> DecodeTables:
-    """The step that `kernels` were told of, of these passes."""
+    """The step that `kernels` were told of, of these passes; every layer must have attended once."""
     step = kernels.step
     assert isinstance(step, StepTables)
     wanted = [each.logits != "none" for each in passes]
@@ -74,5 +74,6 @@ def describe(passes: Sequence[Pass], kernels: StepKernels) -> DecodeTables:
     least = len(positions.rows)
     rows = step.host_rows()
     rows = rows.on([table.padded(least) for table in rows.tables()])
-    plans = {window: step.host_plan(layer, window).padded() for window, layer in kernels.windows.items()}
+    layers = {window: layer for layer, window in kernels.windows.items()}
+    plans = {window: step.host_plan(layer, window).padded() for window, layer in layers.items()}
     return DecodeTables(step.adapters, step.known, (others[0], positions, others[1]), rows, plans, wanted)

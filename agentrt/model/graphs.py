@@ -97,7 +97,8 @@ class DecodeGraphs:
             return "keys or values made for a reader"
         if context.layer_writes or any(reader.overlaid for reader in context.readers):
             return "rows of some layers only"
-        return None if kernels.windows else "the first step: no layer has asked for its window yet"
+        known = len(kernels.windows) == len(kernels.step.known.addresses.caches)
+        return None if known else "the first step: some layers have never attended"
 
     def _run(
         self, step: "DecodeTables", kernels: "StepKernels", recorder: Recorder

@@ -43,8 +43,8 @@ class StepKernels:
 
     def __init__(self, device: torch.device, heads: int) -> None:
         self.device = device
-        self.windows: dict[int | None, int] = {}
-        """Sliding windows that layers have asked for (None: a layer without), and one layer that has each."""
+        self.windows: dict[int, int | None] = {}
+        """By layer that has attended, its sliding window. Only the model's modules know them."""
         self._heads = heads
         self._attention_scratch = Workspace(device)
         self._low_scratch = Workspace(device)
@@ -79,7 +79,7 @@ class StepKernels:
 
     def attend(self, layer: int, query: torch.Tensor, scale: float, window: int | None) -> torch.Tensor:
         """Let every pass read; query [rows, heads, d], the last dimension contiguous, as in what is returned."""
-        self.windows.setdefault(window, layer)
+        self.windows[layer] = window
         plan = self.step.plan(layer, window)
         return attend_planned(query, plan, self.step.known.addresses, layer, self._attention_scratch, scale=scale)
 
