@@ -19,7 +19,7 @@ from agentrt_kernels.tables import flatten, views
 if TYPE_CHECKING:  # these import triton
     from agentrt.model.addresses import Known
     from agentrt.model.context import StepContext
-    from agentrt.model.fixed import DecodeTables
+    from agentrt.model.decode_tables import DecodeTables
     from agentrt.model.kernels import StepKernels
 
 MOST_ROWS: Final = 64
@@ -82,7 +82,7 @@ class DecodeGraphs:
         if reason is not None:
             self._refused[reason] += 1
             return None
-        from agentrt.model.fixed import describe  # imports triton
+        from agentrt.model.decode_tables import describe  # imports triton
 
         return self._run(describe(passes, kernels), kernels, self._recorder)
 
