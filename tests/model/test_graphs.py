@@ -1,4 +1,4 @@
-"""Decode steps that are recorded and replayed give the tokens of steps that are not; where they cannot be, they run."""
+"""Decode steps that are recorded and replayed give the tokens of torch; what cannot be recorded runs as ever."""
 
 import copy
 import logging
@@ -42,8 +42,8 @@ def tiny(tmp_path):
 
 
 def play(model, folders, scheme, recorder=None, turns=TURNS, **limits):
-    """The tokens of three sessions, and what the engine says of its graphs."""
-    backbone = Backbone(copy.deepcopy(model), backend="triton", recorder=recorder)
+    """The tokens of a session for each speaker, and what the engine says of its graphs. No recorder: plain torch."""
+    backbone = Backbone(copy.deepcopy(model), backend="triton" if recorder else "reference", recorder=recorder)
     wanted = "auto" if recorder else "off"
     config = EngineConfig(**{"segment_slots": 16, "poison": True, "ride_rows": 0, "cuda_graphs": wanted, **limits})
     with Engine(backbone, backbone.load_adapters(folders), make_scheme(scheme), config=config) as engine:
@@ -68,7 +68,7 @@ def play(model, folders, scheme, recorder=None, turns=TURNS, **limits):
         pytest.param("base_shared", marks=pytest.mark.slow),
     ],
 )
-def test_replayed_steps_give_the_tokens_of_the_others(tiny, scheme, monkeypatch):
+def test_replayed_steps_give_the_tokens_of_the_torch_path(tiny, scheme, monkeypatch):
     """Replays launch what was recorded, on the tables that were there, whatever the step's own records say."""
     model, folders = tiny()
     want, none = play(model, folders, scheme)
@@ -173,7 +173,7 @@ def test_a_failed_recording_is_told_once_and_nothing_is_recorded_afterwards(tiny
 
 def test_without_a_cuda_device_the_setting_says_so_and_changes_nothing(tiny):
     model, folders = tiny()
-    backbone = Backbone(model)
+    backbone = Backbone(model, backend="reference")
     config = EngineConfig(cuda_graphs="auto", segment_slots=64)
     with Engine(backbone, backbone.load_adapters(folders), make_scheme("pre_lr_shared"), config=config) as engine:
         assert len(engine.session().turn("plan", [3, 5], Sampling(max_new_tokens=3)).result.token_ids) == 3
