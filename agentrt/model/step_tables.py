@@ -17,7 +17,7 @@ from agentrt.model.pieces import Piece
 from agentrt_kernels.kv_append import triton as kv_append
 from agentrt_kernels.kv_append.reference import Target, check_targets
 from agentrt_kernels.lora_attention.packed import Pass, Place, Run, check_tables
-from agentrt_kernels.lora_attention.plan import HostPlan, Plan, choose_blocks, lay_plan
+from agentrt_kernels.lora_attention.plan import HostPlan, Plan, choose_blocks, make_plan
 from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
 from agentrt_kernels.lora_shrink_expand.reference import Span, check_spans
 from agentrt_kernels.lr_project import triton as lr_project
@@ -110,8 +110,7 @@ class StepTables:
         pieces = self._pieces(layer)
         key = (window, *map(id, pieces))
         if key not in self._plans:
-            host = self.host_plan(layer, window)
-            self._plans[key] = host.on(upload(host.tables, self._device))
+            self._plans[key] = self.host_plan(layer, window).upload(self._device)
         return self._plans[key]
 
     def host_rows(self) -> Rows[Table]:
@@ -159,7 +158,7 @@ class StepTables:
         group = self._heads // kv_heads
         tallest = max(each.end - each.start for each in passes) * group
         blocks = choose_blocks(tallest, group, head_dim, cache.k[0].dtype)
-        return lay_plan(self.positions, passes, blocks, group=group, kv_heads=kv_heads, window=window)
+        return make_plan(self.positions, passes, blocks, group=group, kv_heads=kv_heads, window=window)
 
     @property
     def _checks(self) -> bool:

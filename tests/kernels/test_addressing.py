@@ -7,7 +7,7 @@ from agentrt_kernels.kv_append import triton as kv_append
 from agentrt_kernels.kv_append.reference import Target
 from agentrt_kernels.lora_attention.addresses import Addresses
 from agentrt_kernels.lora_attention.launch import Workspace, attend_planned
-from agentrt_kernels.lora_attention.plan import choose_blocks, lay_plan
+from agentrt_kernels.lora_attention.plan import choose_blocks, make_plan
 from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
 from agentrt_kernels.lora_shrink_expand.reference import Span, Weights
 from agentrt_kernels.lr_project import triton as lr_project
@@ -25,15 +25,14 @@ def host_plan(step, **how):
     group, kv_heads = step.q.shape[1] // step.cache.k[0].shape[1], step.cache.k[0].shape[1]
     tallest = max(each.end - each.start for each in step.passes) * group
     blocks = choose_blocks(tallest, group, step.q.shape[2], step.q.dtype)
-    return lay_plan(step.positions, step.passes, blocks, group=group, kv_heads=kv_heads, window=step.window, **how)
+    return make_plan(step.positions, step.passes, blocks, group=group, kv_heads=kv_heads, window=step.window, **how)
 
 
 def attend(step, plan, addresses):
     workspace = Workspace("cpu")
     workspace.take(1 << 16)[0].fill_(NAN)
     out = torch.full(step.q.shape, NAN, dtype=step.q.dtype)
-    device_plan = plan.on(upload(plan.tables, "cpu"))
-    return attend_planned(step.q, device_plan, addresses, 0, workspace, scale=step.scale, out=out)
+    return attend_planned(step.q, plan.upload("cpu"), addresses, 0, workspace, scale=step.scale, out=out)
 
 
 def test_attention_reads_slots_far_from_a_segments_start():

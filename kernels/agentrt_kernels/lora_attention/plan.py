@@ -85,6 +85,9 @@ class HostPlan(NamedTuple):
         tables = (rows, work.padded(least), runs.padded(4 * least), tiles.padded(least))
         return self._replace(tables=tables, num_parts=len(tables[1].rows) if self.num_parts else 0)
 
+    def upload(self, device: torch.device | str) -> Plan:
+        return self.on(upload(self.tables, device))
+
     def on(self, tensors: Sequence[torch.Tensor]) -> Plan:
         """The plan of its tables on a device."""
         positions, work, runs, tiles = tensors
@@ -92,24 +95,6 @@ class HostPlan(NamedTuple):
 
 
 def make_plan(
-    positions: Sequence[int],
-    passes: Sequence[Pass],
-    blocks: Blocks,
-    *,
-    group: int,
-    kv_heads: int,
-    window: int | None = None,
-    programs: int = PROGRAMS,
-    min_split_keys: int = MIN_SPLIT_KEYS,
-    device: torch.device | str = "cpu",
-) -> Plan:
-    """`lay_plan`, with the tables on the device."""
-    sizes = {"group": group, "kv_heads": kv_heads, "programs": programs, "min_split_keys": min_split_keys}
-    plan = lay_plan(positions, passes, blocks, window=window, **sizes)
-    return plan.on(upload(plan.tables, device))
-
-
-def lay_plan(
     positions: Sequence[int],
     passes: Sequence[Pass],
     blocks: Blocks,
