@@ -55,7 +55,7 @@ class Calls(Waiting):
 class Replayer:
     """A recorder that runs the function again instead of replaying it, and then finds the same launches.
 
-    `watch` once: it stands before the kernels. What is computed outside of tensors would be frozen in a CUDA graph,
+    `watch` once: kernels are then seen too. What is computed outside of tensors would be frozen in a CUDA graph,
     what comes from the host while it is recorded cannot be recorded, and a table that moves would be read where it was.
     """
 
