@@ -55,8 +55,8 @@ class Calls(Waiting):
 class Replayer:
     """A recorder that runs the function again instead of replaying it, and then finds the same launches.
 
-    `watch` once: kernels are then seen too. What is computed outside of tensors would be frozen in a CUDA graph,
-    what comes from the host while it is recorded cannot be recorded, and a table that moves would be read where it was.
+    In a CUDA graph what the host computes is frozen, numbers that come from it cannot be recorded, and a table that
+    has moved is read where it was: all three are found. `watch` comes first, so that kernels are seen.
     """
 
     def __init__(self, before_replay=lambda: None):

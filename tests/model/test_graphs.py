@@ -43,7 +43,10 @@ def tiny(tmp_path):
 
 
 def play(model, folders, scheme, recorder=None, turns=TURNS, **limits):
-    """The tokens of one session for each of a turn's speakers, and what the engine says of its graphs. No recorder: plain torch."""
+    """The tokens of one session for each of a turn's speakers, and what the engine says of its graphs.
+
+    Without a recorder: on the torch path.
+    """
     backbone = Backbone(copy.deepcopy(model), backend="triton" if recorder else "reference", recorder=recorder)
     wanted = "auto" if recorder else "off"
     config = EngineConfig(**{"segment_slots": 256, "poison": True, "ride_rows": 0, "cuda_graphs": wanted, **limits})
