@@ -158,7 +158,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         with self._changed:
-            return self._stats.at(self._store, len(self._sessions), self._graphs and self._graphs.use)
+            return self._stats.at(self._store, len(self._sessions), self._graphs.use if self._graphs else None)
 
     def health(self) -> EngineHealth:
         """Whether this engine takes work, and what it is busy with; raises nothing, not even after a fork."""

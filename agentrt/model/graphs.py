@@ -119,7 +119,7 @@ class DecodeGraphs:
         recorded.numbers.copy_(numbers, non_blocking=True)
         recorded.replay()
         self._num_replayed += 1
-        logits = iter(recorded.logits.clone().split(1))  # the next replay overwrites them
+        logits = iter(torch.split(recorded.logits.clone(), 1))  # the next replay overwrites them
         return [next(logits) if wanted else None for wanted in step.wanted]
 
     def _record(

@@ -26,7 +26,7 @@ class CudaRecorder:
         self._pool: Any = None
 
     def record(self, launch: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-        side = torch.cuda.Stream()
+        side: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             launch()  # kernels are compiled, scratch grows, libraries take their workspaces: none may happen below
