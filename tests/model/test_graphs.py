@@ -12,7 +12,6 @@ from agentrt.errors import UsageError
 from agentrt.model import graphs
 from agentrt.model.backbone import Backbone
 from agentrt.model.graphs import DecodeGraphs
-from agentrt.model.recorder import obstacle
 from agentrt.model.sampling import Sampling
 from agentrt.model.tiny import tiny_adapter, tiny_model
 from agentrt.schemes.make import make_scheme
@@ -198,8 +197,6 @@ def test_without_a_cuda_device_the_setting_says_so_and_changes_nothing(tiny):
         assert len(engine.session().turn("plan", [3, 5], Sampling(max_new_tokens=3)).result.token_ids) == 3
         use = engine.stats().graphs
     assert (use.recorded, use.replayed, use.unavailable) == (0, 0, "the device is cpu, not cuda")
-    assert obstacle("cuda", "reference") == "the backend is reference, not triton"
-    assert obstacle("cuda", "triton") is None
 
 
 def test_large_steps_are_not_recorded():
