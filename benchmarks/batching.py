@@ -7,24 +7,22 @@ In every round each scheme has its turn, and the first scheme another one with i
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from agentrt.builtin import agents_dir
-from agentrt.cache.plane import Plane
 from agentrt.config.team import Team
 from agentrt.config.trace import TraceConfig
 from agentrt.engine import Engine, EngineConfig
 from agentrt.evaluate.replay.trace import Trace, build_trace, random_contexts
 from agentrt.evaluate.serving.arrivals import arrival_times
 from agentrt.evaluate.serving.load import serve
-from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.schemes.make import make_scheme
 from agentrt.step import Step
@@ -70,9 +68,9 @@ def clocked(backbone: Backbone) -> Iterator[list[Clocked]]:
     steps: list[Clocked] = []
     run = backbone.run
 
-    def timed(step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
+    def timed(step: Step, *others: Any) -> list[torch.Tensor | None]:
         start = time.perf_counter()
-        logits = run(step, planes, adapters)
+        logits = run(step, *others)
         decode = sum(len(each) for each in step.passes if len(each) == 1 and each.logits != "none")
         rows = sum(len(each) for each in step.passes)
         steps.append(Clocked(time.perf_counter() - start, decode, rows - decode))

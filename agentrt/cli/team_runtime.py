@@ -41,6 +41,7 @@ def open_runtime(
         device=settings.device,
         offline=settings.offline,
         backend=settings.backend,
+        cuda_graphs=settings.cuda_graphs,
         kv_budget=settings.kv_budget,
     )
 

@@ -33,6 +33,7 @@ class Settings(Strict):
     offline: bool = False
     device: Literal["auto", "cpu", "cuda"] = "auto"
     backend: Literal["auto", "triton", "jit", "reference"] = "auto"
+    cuda_graphs: Literal["off", "auto"] = "off"
     threads: PositiveInt | None = None
     corpus: Text | None = None
     kv_budget: BudgetText | None = None

@@ -11,6 +11,8 @@ from agentrt.cache.view import View
 from agentrt.engine.config import EngineConfig
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
+from agentrt.model.graphs import DecodeGraphs
+from agentrt.model.recorder import CudaGraphs
 from agentrt.schemes import Scheme
 from agentrt.step import Logits, Pass, Step, Write
 from agentrt.trajectory import NEUTRAL
@@ -32,18 +34,18 @@ def choose_ride_rows(scheme: Scheme, config: EngineConfig, backbone: Backbone, a
     """What the config says, else what is measured; 0 for a scheme that lets nothing ride."""
     if not scheme.rides:
         return 0
-    return measure_ride_rows(backbone, adapters) if config.ride_rows is None else config.ride_rows
+    return measure_ride_rows(backbone, adapters, config.cuda_graphs) if config.ride_rows is None else config.ride_rows
 
 
-def measure_ride_rows(backbone: Backbone, adapters: AdapterSet) -> int:
+def measure_ride_rows(backbone: Backbone, adapters: AdapterSet, cuda_graphs: CudaGraphs = "off") -> int:
     """The candidate whose rows cost least beside one decoded token, or 0 if a pass apart costs hardly more.
 
-    Runs a few forwards over made-up tokens in a cache of its own.
+    Runs a few forwards over made-up tokens in a cache of its own. With graphs, those are what a token alone runs in.
     """
-    return backbone.compute.call(_measure, backbone, adapters)
+    return backbone.compute.call(_measure, backbone, adapters, None if cuda_graphs == "off" else backbone.graphs())
 
 
-def _measure(backbone: Backbone, adapters: AdapterSet) -> int:
+def _measure(backbone: Backbone, adapters: AdapterSet, graphs: DecodeGraphs | None) -> int:
     spec = backbone.layout(adapters).kv_spec()
     store = CacheStore([spec], device=backbone.device, segment_slots=2 * (PREFIX + PASS))
     prefix = Tape(store, KV)
@@ -56,7 +58,7 @@ def _measure(backbone: Backbone, adapters: AdapterSet) -> int:
         step = Step(tuple(_pass(tape, size) for tape, size in zip(tapes, sizes, strict=True)))
         backbone.synchronize()
         start = time.perf_counter()
-        backbone.run(step, store.planes, adapters)
+        backbone.run(step, store.planes, adapters, graphs)
         backbone.synchronize()
         seconds = time.perf_counter() - start
         for tape in tapes:

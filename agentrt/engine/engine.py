@@ -70,6 +70,7 @@ class Engine:
             identity=Identity(backbone.content_hash, adapters.hashes, scheme.identity),
             max_preambles=self.config.max_preambles,
         )
+        self._graphs = None if self.config.cuda_graphs == "off" else backbone.graphs()
         ride_rows = choose_ride_rows(scheme, self.config, backbone, self.adapters)
         self._scheduler = Scheduler(self.config.max_step_tokens, self.config.idle_chunk_tokens, ride_rows)
         self._admission = Admission(self._store.budget_bytes, self.config.room_timeout_s)
@@ -159,7 +160,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         with self._changed:
-            return self._stats.at(self._store, len(self._sessions))
+            return self._stats.at(self._store, len(self._sessions), self._graphs.use if self._graphs else None)
 
     def health(self) -> EngineHealth:
         """Whether this engine takes work, and what it is busy with; raises nothing, not even after a fork."""
@@ -252,15 +253,12 @@ class Engine:
             self._sessions.append(twin)
             return twin
 
-    def wait(self, work: SessionWork) -> None:
+    def settle(self, work: SessionWork, *, catch_up: bool) -> None:
         with self._changed:
             self._flush(work)
-
-    def settle(self, work: SessionWork) -> None:
-        with self._changed:
-            self._flush(work)
-            work.pending.extend(work.sharing.catch_up())
-            self._flush(work)
+            if catch_up:
+                work.pending.extend(work.sharing.catch_up())
+                self._flush(work)
 
     def kv_bytes(self, work: SessionWork) -> int:
         with self._changed:
@@ -296,7 +294,7 @@ class Engine:
         self._stepping = time.perf_counter()
         try:
             step = Step(tuple(job.run for job in jobs))
-            logits = self.backbone.run(step, self._store.planes, self.adapters)
+            logits = self.backbone.run(step, self._store.planes, self.adapters, self._graphs)
         except Exception as error:
             self._fail(jobs, error)
         else:

@@ -76,11 +76,11 @@ class Session:
 
         Raises CacheFullError where there is no room for what a base path still owes.
         """
-        self._engine.wait(self._work)
+        self._engine.settle(self._work, catch_up=False)
 
     def settle(self) -> None:
         """Wait for them, and for those too that the scheme would have put off to a later turn."""
-        self._engine.settle(self._work)
+        self._engine.settle(self._work, catch_up=True)
 
     def close(self) -> None:
         """Cancel a running turn and free every slot. Idempotent."""

@@ -18,12 +18,14 @@ from agentrt.model.attention import NAME, register
 from agentrt.model.choose import Chooser
 from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
+from agentrt.model.graphs import DecodeGraphs
 from agentrt.model.keys import locate_keys
 from agentrt.model.linear import JointLinear, PackedLinear
 from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
 from agentrt.model.packed import PackedRows
 from agentrt.model.projections import AdaptedLinear
+from agentrt.model.recorder import CudaRecorder, Recorder, obstacle
 from agentrt.model.ridge import load_maps, locate, rotates
 from agentrt.model.shape import ModelShape, projection_shapes
 from agentrt.model.tokenizer import Tokenizer
@@ -52,8 +54,12 @@ class Backbone:
         tokenizer: Tokenizer | None = None,
         compute: ComputeThread | None = None,
         backend: Backend = "auto",
+        recorder: Recorder | None = None,
     ) -> None:
-        """`backend`: see `agentrt_kernels.dispatch`. Raises BackboneError where what is asked for cannot run."""
+        """`backend`: see `agentrt_kernels.dispatch`. Raises BackboneError where what is asked for cannot run.
+
+        `recorder`: records decode steps for engines that want it; None: CUDA's, where the device has it.
+        """
         self.tokenizer = tokenizer
         self.compute = compute or ComputeThread()
         """Where engines run this backbone's steps."""
@@ -75,6 +81,7 @@ class Backbone:
         except ValueError as error:
             raise BackboneError(str(error)) from error
         self._context = StepContext(self._step_kernels(), self._step_decode())
+        self._recorder = recorder
         self._lock = threading.Lock()
         self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
         if any(isinstance(module, AdaptedLinear) for module in self._stack.modules()):
@@ -145,9 +152,21 @@ class Backbone:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
+    def graphs(self) -> DecodeGraphs:
+        """Recorded decode steps, for one engine. Where none can be recorded it says why and records none."""
+        unavailable = None if self._recorder else obstacle(self.device, self.backend)
+        if self._recorder is None and unavailable is None:
+            self._recorder = CudaRecorder()
+        return DecodeGraphs(self._context, self._decode_step, self._recorder, unavailable)
+
     @torch.inference_mode()
-    def run(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
-        """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None)."""
+    def run(
+        self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet, graphs: DecodeGraphs | None = None
+    ) -> list[torch.Tensor | None]:
+        """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None).
+
+        `graphs`: those of the engine whose planes these are; a step that it has recorded is replayed.
+        """
         with self._lock:
             if any(each.plan is not None for each in step.passes):
                 return self._run_planned(step, planes, adapters)
@@ -156,7 +175,9 @@ class Backbone:
                 *locate(step, planes, adapters.maps, self.rotary),
                 *locate_keys(step, planes, adapters, self.rotary),
             ]
-            hidden = self._layers(self._embed(step.passes), _positions(step.passes), step=self._context)
+            if graphs is not None and (logits := graphs.run(step.passes)) is not None:
+                return logits
+            hidden = self._layers(self._embed(step.passes), self._at(step.passes), step=self._context)
             return self._logits(step.passes, hidden)
 
     def _run_planned(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
@@ -167,7 +188,7 @@ class Backbone:
             nonlocal filled
             filled = []
             self._context.fill([each], planes, adapters)
-            self._project(layer, hidden, _positions([each]), step=self._context, chooser=Chooser(each, planes))
+            self._project(layer, hidden, self._at([each]), step=self._context, chooser=Chooser(each, planes))
 
         rows = PackedRows(step, planes, lambda each: self._embed([each]), project)
         for first, stop in itertools.pairwise(rows.edges(self.num_layers)):
@@ -177,7 +198,7 @@ class Backbone:
                 self._context.fill(now, planes, adapters)
                 filled = now
             if now:
-                rows.hidden = self._layers(rows.hidden, _positions(now), first, stop, step=self._context)
+                rows.hidden = self._layers(rows.hidden, self._at(now), first, stop, step=self._context)
         rows.turn_over(self.num_layers)
         if not rows.passes:
             return [None] * len(step.passes)
@@ -191,13 +212,13 @@ class Backbone:
         return embedded
 
     def _layers(
-        self, hidden: torch.Tensor, at: Sequence[int], first: int = 0, stop: int | None = None, **to_attention: Any
+        self, hidden: torch.Tensor, at: torch.Tensor, first: int = 0, stop: int | None = None, **to_attention: Any
     ) -> torch.Tensor:
-        """Hidden states [rows, D] of tokens `at` their positions, through layers `[first, stop)`.
+        """Hidden states [rows, D] of tokens `at` their positions [rows], through layers `[first, stop)`.
 
         `to_attention` reaches the attention function only.
         """
-        positions = self._upload(at)[None]
+        positions = at[None]
         hidden = hidden[None]
         rotary = self._stack.rotary_emb(hidden, position_ids=positions)
         for layer in self._stack.layers[first:stop]:
@@ -210,14 +231,24 @@ class Backbone:
             )
         return hidden[0]
 
+    def _at(self, passes: Iterable[Pass]) -> torch.Tensor:
+        """Positions of all rows, on the device."""
+        return self._upload([position for each in passes for position in each.positions])
+
+    def _decode_step(self, ids: torch.Tensor, positions: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """A whole step that nothing on the host takes part in; see `graphs.Forward`."""
+        hidden = self._layers(self._stack.embed_tokens(ids), positions, step=self._context)
+        logits: torch.Tensor = self._head(self._stack.norm(hidden[rows]))
+        return logits
+
     def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
         """int64 numbers on the device; the host does not wait for a GPU to take them."""
         host = torch.tensor(numbers, dtype=torch.int64, pin_memory=self.device.type == "cuda")
         return host.to(self.device, non_blocking=True)
 
-    def _project(self, layer: int, hidden: torch.Tensor, at: Sequence[int], **to_attention: Any) -> None:
+    def _project(self, layer: int, hidden: torch.Tensor, at: torch.Tensor, **to_attention: Any) -> None:
         """Only the projections of one layer, for what the attention function does with them."""
-        positions = self._upload(at)[None]
+        positions = at[None]
         module = self._stack.layers[layer]
         rotary = self._stack.rotary_emb(hidden[None], position_ids=positions)
         module.self_attn(
@@ -248,7 +279,7 @@ class Backbone:
             return None
         from agentrt.model.kernels import StepKernels  # imports triton
 
-        return StepKernels(self.device)
+        return StepKernels(self.device, int(self.model.config.num_attention_heads))
 
     def _step_decode(self) -> "StepDecode | None":
         if self.backend != "jit":
@@ -270,7 +301,3 @@ class Backbone:
                     site = Site(index, name)
                     product = products.get(name) or PackedLinear(base)
                     setattr(parent, name, AdaptedLinear(product, site, self._context))
-
-
-def _positions(passes: Iterable[Pass]) -> list[int]:
-    return [position for each in passes for position in each.positions]

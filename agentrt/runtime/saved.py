@@ -52,6 +52,7 @@ class Resources(BaseModel):
     device: str = "auto"
     offline: bool = False
     backend: Literal["auto", "triton", "jit", "reference"] = "auto"
+    cuda_graphs: Literal["off", "auto"] = "off"
     kv_budget: float | str | None = None
     adapters: dict[str, str] = Field(default_factory=dict)
 
