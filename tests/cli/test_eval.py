@@ -52,8 +52,8 @@ def test_concurrency_changes_no_episode(cli: Any, tiny: list[str]) -> None:
         for row in rows:
             told = row["result"]
             told["usage"] = {role: (use["turns"], use["generated_tokens"]) for role, use in told["usage"].items()}
-            if found and told["answer_logprob"] is not None:  # packed otherwise, in fp32
-                told["answer_logprob"] = pytest.approx(told["answer_logprob"], abs=1e-4)
+            if found and told["confidence"] is not None:  # packed otherwise, in fp32
+                told["confidence"] = pytest.approx(told["confidence"], abs=1e-4)
             del told["run_id"], told["timing"]
         found.append({(row["id"], row["repeat"]): row for row in rows})
     assert len(found[0]) == 6

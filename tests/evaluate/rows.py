@@ -29,7 +29,7 @@ def costly(
         seed=0,
         status=row.status,
         answer=row.prediction,
-        answer_logprob=None,
+        confidence=None,
         verdicts=(),
         steps=steps,
         actions=(),
