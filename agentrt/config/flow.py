@@ -50,8 +50,8 @@ class ConstrainConfig(Strict):
 
 
 class RoleNode(Strict):
-    """A role writes one field. `constrain` is for arguments, by the action chosen before. `after` is for thoughts: behind
-    these words one ends with such a text and a full stop.
+    """A role writes one field. `constrain` is for arguments, by the action chosen before. `after` is for thoughts:
+    behind these words one ends with such a text and a full stop.
 
     `parser` and `on_fail` are for calls: how a line is read, and what follows one that cannot be. `observe`: the model
     is told why, and the flow goes on; `retry`: it is told, and writes another line; `fail`: the episode ends.

@@ -153,6 +153,6 @@ def _judges(team: Team) -> set[str]:
 def _check(team: Team) -> None:
     if lacking := {"Search", "Retrieve", "Finish"} - set(team.flow.actions()):
         raise UsageError(
-            f"{team.source}: --derive teaches teams that search and read, and this one offers no {', '.join(sorted(lacking))}; "
-            "train it from recorded trajectories instead"
+            f"{team.source}: --derive teaches teams that search and read, and this one offers no "
+            f"{', '.join(sorted(lacking))}; train it from recorded trajectories instead"
         )
