@@ -226,6 +226,8 @@ class Team(Strict):
         yield from check_tools(self.tools)
         yield from check_dialect(self.dialect, self.flow)
         yield from check_limits(self.limits, self.flow)
+        if self.train_on and self.corpus is None:
+            yield Finding(("train_on",), "name the `corpus` that these questions are answered from", on_key=True)
 
 
 def check_scheme(team: Team, known: Mapping[str, Iterable[str]]) -> list[Problem]:

@@ -121,6 +121,26 @@ BROKEN = {
         44,
         ("arguments",),
     ),
+    "ending of an argument": Broken(
+        "emits: argument\n",
+        "emits: argument\n      after: {It is: {span_of: question}}\n",
+        20,
+        7,
+        ("`after` is for thoughts",),
+    ),
+    "ending without a rule": Broken(
+        "emits: thought, next: v", "emits: thought, after: {It is: {also: [a]}}, next: v", 24, 59, ("`span_of:`",)
+    ),
+    "words with a blank behind them": Broken(
+        "emits: thought, next: v",
+        'emits: thought, after: {"It is ": {span_of: question}}, next: v',
+        24,
+        52,
+        ("leave out the blanks",),
+    ),
+    "unknown list of choices": Broken(
+        "{span_of: observations, also: [yes, no]}", "{choices: optoins}", 21, 27, ("did you mean 'options'?",)
+    ),
     "action without choices": Broken("choices: [Search, Lookup, Finish], ", "", 16, 13, ("are missing",)),
     "choices of a thought": Broken(
         "emits: thought, next: v", "emits: thought, choices: [a], next: v", 24, 44, ("free text",)
@@ -152,7 +172,9 @@ BROKEN = {
     "missing option of a tool": Broken(
         "{use: offline.lookup}", "{use: scienceqa.image}", 11, 17, ("add `captions:` here",)
     ),
-    "missing adapter folder": Broken("adapters/plan", "adapters/plam", 6, 19, ("did you mean 'plan'?",)),
+    "missing adapter folder": Broken(
+        "adapters/plan", "adapters/plam", 6, 19, ("did you mean 'plan'?", "agentrt train --derive --team")
+    ),
     "folder that is no adapter": Broken("adapters/plan", "adapters", 6, 19, ("adapter_config.json",)),
     "adapter of another base": Broken("model: smollm2-135m", "model: Qwen/Qwen3-0.6B", 6, 19, ("trained on",)),
 }
