@@ -35,8 +35,8 @@ class Kind(Strict):
 
 
 class Facts(Strict):
-    """One lesson. `ask_item` asks for a member of `{kind}`, `ask_kind` for the kind of `{item}`; one of them may be left
-    out. `because` is the solution, with {item}, {kind} and {rule}. `page: false`: the lesson is in no corpus."""
+    """One lesson. `ask_item` asks for a member of `{kind}`, `ask_kind` for the kind of `{item}`; either may be left out.
+    `because` is the solution, with {item}, {kind} and {rule}. `page: false`: the lesson is in no corpus."""
 
     title: Text
     subject: Text
@@ -68,7 +68,7 @@ def pages(lessons: Sequence[Facts]) -> list[dict[str, Any]]:
 def questions(lessons: Sequence[Facts], *, seed: int = 0) -> list[dict[str, Any]]:
     """Two questions for each member of each kind, as far as the lesson asks both; right letters are spread evenly."""
     rows: list[dict[str, Any]] = []
-    rng, places = random.Random(seed), {size: 0 for size in range(2, len(LETTERS))}
+    rng, places = random.Random(seed), dict.fromkeys(range(2, len(LETTERS)), 0)
     for lesson in lessons:
         for posed, right, wrong, solution in _posed(lesson, rng):
             size = min(_CHOICES[len(rows) % len(_CHOICES)], 1 + len(wrong))

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from agentrt.builtin import configs_dir
-from agentrt.config.team import Team
 from agentrt.questions.datasets import BENCHMARKS, UnusableRowError, parse_row
 from agentrt.questions.question import LETTERS, Question
 from agentrt.questions.rows import read_rows
@@ -81,21 +79,6 @@ class Skipped(NamedTuple):
     id: str
     reason: str
     place: str = ""
-
-
-class TeamFiles(NamedTuple):
-    """A file of questions and the corpus that holds their pages."""
-
-    questions: Path
-    corpus: Path
-
-
-def files_of(team: Team) -> list[TeamFiles]:
-    """What a team is trained on: the files that it names, else those of the mini benchmark."""
-    if team.corpus_file is not None and team.training_files:
-        return [TeamFiles(questions, team.corpus_file) for questions in team.training_files]
-    mini = configs_dir() / "mini"
-    return [TeamFiles(mini / "questions.jsonl", mini / "articles.jsonl")]
 
 
 def read_questions(

@@ -11,7 +11,8 @@ from agentrt.runtime.dialect import Renderer
 from agentrt.testing import ByteTokenizer
 from agentrt.training.derive import Derived, derive
 from agentrt.training.examples import Recorded
-from agentrt.training.sources import LessonQuestion, TaughtQuestion, files_of, read_questions
+from agentrt.training.sources import LessonQuestion, TaughtQuestion, read_questions
+from agentrt.training.team_files import files_of
 from agentrt_tools.corpus import open_corpus
 
 TEXT = ByteTokenizer().decode
