@@ -35,7 +35,7 @@ class Kind(Strict):
 
 
 class Facts(Strict):
-    """One lesson. `ask_item` asks for a member of `{kind}`, `ask_kind` for the kind of `{item}`; either may be left out.
+    """One lesson. `ask_item` asks for a member of `{kind}`, `ask_kind` for the kind of `{item}`; one may be left out.
     `because` is the solution, with {item}, {kind} and {rule}. `page: false`: the lesson is in no corpus."""
 
     title: Text
