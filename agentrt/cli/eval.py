@@ -157,6 +157,8 @@ def _show(out: Output, summary: dict[str, Any]) -> None:
     ends = ", ".join(f"{count} {status}" for status, count in summary["status"].items())
     hit = f"{summary['limit_share']:.1%} hit a limit"
     out.result(f"{summary['n']} episodes of {summary['questions']} questions ended as: {ends}; {hit}")
+    if signs := ", ".join(f"{name} {area:.2f}" for name, area in summary["told_apart"].items() if area is not None):
+        out.result(f"right answers told from wrong ones (AUC, 0.50 is chance): {signs}")
     if cost := summary["per_episode"]:
         length = cost["trajectory_tokens"]
         out.result(
