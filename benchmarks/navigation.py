@@ -21,8 +21,8 @@ from agentrt_tools.titles import clean_title
 class Walk(NamedTuple):
     """Of one question with two gold pages or more. Places count from 1; None: not there.
 
-    listed: of the first gold page in the list that the search shows. link: of the next gold page among the links of that
-    page; None too where no gold page was listed. mentioned: whether the page names the next one at all.
+    listed: of the first gold page in the list that the search shows. link: of the next gold page among its links; None
+    too where no gold page was listed. mentioned: whether the page names the next one at all.
     """
 
     kind: str
