@@ -62,9 +62,9 @@ def _check_choices(at: Path_, node: RoleNode, tools: Mapping[str, ToolConfig]) -
         yield Finding((*at, "constrain"), f"`constrain` is for arguments, this node emits {node.emits}", on_key=True)
     if node.after and node.emits != "thought":
         yield Finding((*at, "after"), f"`after` is for thoughts, this node emits {node.emits}", on_key=True)
-    for words in node.after:
-        if words != words.strip():
-            yield Finding((*at, "after", words), f"{words!r}: leave out the blanks at its ends", on_key=True)
+    for before in node.after:
+        if before != before.strip():
+            yield Finding((*at, "after", before), f"{before!r}: leave out the blanks at its ends", on_key=True)
     for option in ("parser", "on_fail"):
         if getattr(node, option) is not None and node.emits != "call":
             yield Finding((*at, option), f"`{option}` is for calls, this node emits {node.emits}", on_key=True)

@@ -24,6 +24,8 @@ _NONE_LISTED: Final = "No lesson helps."
 _NONE_READ: Final = "{page} does not help."
 _THAT_IS: Final = 'That is "{choice}".'
 _RETRY: Final = "That was wrong."
+_SO: Final = "So "
+"""Left out where a reason begins with it: the verdict behind it begins so too."""
 _RIGHT: Final = "So {letter} is right."
 _WRONG: Final = "So {letter} is wrong."
 
@@ -116,5 +118,5 @@ class LessonPolicy(Teacher):
         sentences = [sentence for sentence in _SENTENCE.split(self._question.solution) if sentence.strip()]
         choice = self._question.choice(self._question.letter).lower().rstrip(".!?")
         named = [sentence for sentence in sentences if choice in sentence.lower()]
-        best = (named or sentences)[-1]
-        return f"{quote(best, '', max_words)}."
+        best = (named or sentences)[-1].removeprefix(_SO)
+        return f"{quote(best[:1].upper() + best[1:], '', max_words)}."
