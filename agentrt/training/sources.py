@@ -164,8 +164,8 @@ def _on_a_page(answer: str, titles: Iterable[str], corpus: OfflineCorpus) -> boo
 
 
 def find_span(text: str, answer: str) -> str | None:
-    """`answer` as `text` spells it: whole words, any case, without a final full stop or a leading article."""
-    wanted = answer.rstrip(".").strip()
+    """`answer` as `text` spells it: whole words, any case, without final punctuation or a leading article."""
+    wanted = answer.rstrip(" .,;:").strip()
     for form in dict.fromkeys((wanted, _without_article(wanted))):
         at = text.lower().find(form.lower()) if form else -1
         while at >= 0:
