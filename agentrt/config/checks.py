@@ -54,7 +54,7 @@ def check_names(
 
 def _check_choices(at: Path_, node: RoleNode, tools: Mapping[str, ToolConfig]) -> Iterator[Finding]:
     if node.emits in (*CHOOSES, "verdict") and not isinstance(node.choices, tuple):
-        given = "must be a list, not seen_titles" if node.choices else "are missing"
+        given = f"must be a list, not {node.choices}" if node.choices else "are missing"
         message = f"choices {given}: list what the {node.emits} may be, `choices: [one, other]`"
         yield Finding((*at, "choices"), message)
     if node.emits == "thought" and node.choices is not None:
@@ -63,6 +63,12 @@ def _check_choices(at: Path_, node: RoleNode, tools: Mapping[str, ToolConfig]) -
         yield Finding(
             (*at, "constrain"), f"`constrain` is for arguments, this node emits {node.emits}: leave it out", on_key=True
         )
+    if node.after and node.emits != "thought":
+        message = f"`after` is for thoughts, this node emits {node.emits}: leave it out"
+        yield Finding((*at, "after"), message, on_key=True)
+    for before in node.after:
+        if before != before.strip():
+            yield Finding((*at, "after", before), f"{before!r}: leave out the blanks at its ends", on_key=True)
     for option in ("parser", "on_fail"):
         if getattr(node, option) is not None and node.emits != "call":
             message = f"`{option}` is for calls, this node emits {node.emits}: leave it out"
@@ -174,8 +180,11 @@ def _reach(flow: FlowConfig, through: Callable[[RoleNode | ToolNode], bool]) -> 
     return list(found)
 
 
-def check_adapters(roles: Mapping[str, RoleConfig], base: BaseConfig, root: Path) -> Iterator[Finding]:
-    """Every adapter folder exists, is one that peft wrote, and was trained on this base. Reads no weights."""
+def check_adapters(roles: Mapping[str, RoleConfig], base: BaseConfig, root: Path, team: str) -> Iterator[Finding]:
+    """Every adapter folder exists, is one that peft wrote, and was trained on this base. Reads no weights.
+
+    `team`: what `--team` takes for this one.
+    """
     for name, role in roles.items():
         if not role.has_adapter:
             continue
@@ -184,7 +193,8 @@ def check_adapters(roles: Mapping[str, RoleConfig], base: BaseConfig, root: Path
         if not folder.is_dir():
             beside = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
             hint = suggest(folder.name, sorted(beside), f"in {folder.parent}") if beside else ""
-            yield Finding(at, f"no adapter folder {folder}{hint}; `none` runs the role without an adapter")
+            fix = f"train it with `agentrt train --derive --team {team}`, or write `none` to run without an adapter"
+            yield Finding(at, f"no adapter folder {folder}{hint}: {fix}")
             continue
         config = folder / "adapter_config.json"
         try:

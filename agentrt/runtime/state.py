@@ -53,7 +53,10 @@ class EpisodeState(TypedDict, total=False):
     repairs: dict[str, int]
     """How often each repair was needed to read a call (see `agentrt.runtime.actions.Repair`)."""
     answer: str | None
-    answer_logprob: float | None
+    confidence: float | None
+    """In the answer (see `answer_confidence`)."""
+    thought_logprobs: list[float]
+    """Of the tokens of the thought that was written last."""
 
     titles: list[str]
     """Titles that observations showed, in order, each once."""
@@ -91,7 +94,8 @@ def initial_state(question: str, spans: list[SpanRecord]) -> EpisodeState:
         retry="",
         repairs={},
         answer=None,
-        answer_logprob=None,
+        confidence=None,
+        thought_logprobs=[],
         titles=[],
         tool_state={},
         steps=0,

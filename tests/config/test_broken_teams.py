@@ -203,6 +203,33 @@ BROKEN = {
         "choices are missing",
         "list what the action may be, `choices: [one, other]`",
     ),
+    "ending of an argument": Broken(
+        "emits: argument\n",
+        "emits: argument\n      after: {It is: {span_of: question}}\n",
+        20,
+        7,
+        "`after` is for thoughts, this node emits argument",
+        "leave it out",
+    ),
+    "ending without a rule": Broken(
+        "emits: thought, next: v",
+        "emits: thought, after: {It is: {also: [a]}}, next: v",
+        24,
+        59,
+        "`also:`",
+        "`span_of:`",
+    ),
+    "words with a blank behind them": Broken(
+        "emits: thought, next: v",
+        'emits: thought, after: {"It is ": {span_of: question}}, next: v',
+        24,
+        52,
+        "'It is '",
+        "leave out the blanks",
+    ),
+    "unknown list of choices": Broken(
+        "{span_of: observations, also: [yes, no]}", "{choices: optoins}", 21, 27, "'optoins'", "did you mean 'options'?"
+    ),
     "choices of a thought": Broken(
         "emits: thought, next: v",
         "emits: thought, choices: [a], next: v",

@@ -22,11 +22,11 @@ def rows_of(runtime: Runtime, plan: EvalPlan, done: set[Key] | None = None) -> l
 
 def same_part(row: EpisodeRow) -> dict[str, Any]:
     """All of a row but its times and the run's own name, with probabilities to rounding."""
-    result = row.model_dump(exclude={"result": {"run_id", "timing", "answer_logprob", "usage"}})
+    result = row.model_dump(exclude={"result": {"run_id", "timing", "confidence", "usage"}})
     assert row.result is not None
-    logprob = row.result.answer_logprob
+    confidence = row.result.confidence
     usage = {role: (u.turns, u.generated_tokens) for role, u in row.result.usage.items()}
-    return {**result, "usage": usage, "logprob": None if logprob is None else pytest.approx(logprob, abs=1e-4)}
+    return {**result, "usage": usage, "confidence": None if confidence is None else pytest.approx(confidence, abs=1e-4)}
 
 
 def row(question: Question, prediction: str | None, status: Any = "finished", repeat: int = 0) -> EpisodeRow:
@@ -48,7 +48,7 @@ def costly(
         seed=0,
         status=row.status,
         answer=row.prediction,
-        answer_logprob=None,
+        confidence=None,
         verdicts=(),
         steps=steps,
         actions=(),
