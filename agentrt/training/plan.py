@@ -18,7 +18,7 @@ the role that starts the flow, which must then be trained before the others."""
 
 
 def chosen_roles(team: Team, wanted: Sequence[str]) -> list[str]:
-    """`wanted`, or all roles with an adapter; the one that starts the flow first. Raises UsageError for unknown ones."""
+    """`wanted`, or all roles with an adapter; the one that starts the flow first. Raises UsageError for others."""
     adapters, first = team.adapters(), first_role(team)
     if unknown := [role for role in wanted if role not in adapters]:
         known = ", ".join(adapters) or "none"

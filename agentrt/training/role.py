@@ -36,6 +36,7 @@ class RoleJob:
     out: the run folder, which holds the trajectories. adapters: gets a folder for the role.
     other: the role whose adapter, in `adapters`, processes the contexts that `settings.contexts` calls another's.
     start: the adapter folder to train on from. threads: None leaves the choice to torch.
+    checkpoint_every_s: what a kill may cost.
     """
 
     role: str
@@ -51,6 +52,7 @@ class RoleJob:
     start: Path | None = None
     resume: bool = False
     threads: int | None = None
+    checkpoint_every_s: float = 180.0
 
     @property
     def adapter_folder(self) -> Path:
@@ -124,7 +126,9 @@ def train_role(
             log.flush()
             report(facts)
 
-        result = trainer.run(step, checkpoint=lambda: trainer.save_state(state))
+        result = trainer.run(
+            step, checkpoint=lambda: trainer.save_state(state), checkpoint_every_s=job.checkpoint_every_s
+        )
     facts = {**data, "examples": trainer.num_train, "held_out_examples": trainer.num_held_out}
     if other is not None:
         facts["other_adapter_sha256"] = made_of["other adapter"]

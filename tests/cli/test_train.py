@@ -7,7 +7,7 @@ from typing import Any
 def test_without_data_it_says_how_to_derive_some(cli: Any) -> None:
     result = cli("train", "--out", "nowhere")
     assert result.exit_code == 2
-    assert "run train with --derive first" in result.stderr
+    assert "run train with --derive, " in result.stderr
 
 
 def test_an_unknown_role_is_named_with_those_there_are(cli: Any) -> None:
@@ -38,4 +38,4 @@ def test_targets_are_projections_by_their_letters(cli: Any) -> None:
     assert result.exit_code == 2
     assert "QKVO" in result.stderr
     result = cli("train", "--targets", "QKVO", "--out", "nowhere")
-    assert "run train with --derive first" in result.stderr
+    assert "run train with --derive, " in result.stderr
