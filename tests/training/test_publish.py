@@ -13,6 +13,12 @@ def fill(folder: Path, text: str) -> None:
         (draft / "a").write_text(text)
 
 
+def fail(folder: Path) -> None:
+    with published(folder) as draft:
+        (draft / "a").write_text("2")
+        raise RuntimeError("stop")
+
+
 def test_it_is_there_only_when_the_block_has_ended(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "x"
     with published(folder) as draft:
@@ -24,9 +30,8 @@ def test_it_is_there_only_when_the_block_has_ended(tmp_path: Path) -> None:
 
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     fill(tmp_path / "x", "1")
-    with pytest.raises(RuntimeError, match="stop"), published(tmp_path / "x") as draft:
-        (draft / "a").write_text("2")
-        raise RuntimeError("stop")
+    with pytest.raises(RuntimeError, match="stop"):
+        fail(tmp_path / "x")
     assert (tmp_path / "x" / "a").read_text() == "1"
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
@@ -43,7 +48,7 @@ def test_leftovers_of_a_kill_are_cleared_and_a_lost_folder_comes_back(tmp_path: 
     os.replace(tmp_path / "x", tmp_path / ".x.before")  # killed between the two renames
     (tmp_path / ".x.draft").mkdir()
     (tmp_path / ".x.draft" / "half").touch()
-    with pytest.raises(RuntimeError, match="stop"), published(tmp_path / "x"):
-        raise RuntimeError("stop")
+    with pytest.raises(RuntimeError, match="stop"):
+        fail(tmp_path / "x")
     assert (tmp_path / "x" / "a").read_text() == "1"
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
