@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -64,7 +65,7 @@ def train_all(
         outcomes[outcome.job.role] = outcome
         ended(outcome)
 
-    pool = _Here(report) if at_once == 1 else _Processes(report)
+    pool: _Here | _Processes = _Here(report) if at_once == 1 else _Processes(report)
     with pool:
         while waiting or pool.running:
             for job in list(waiting):
@@ -156,22 +157,15 @@ class _Processes:
     def _listen(self, job: RoleJob, process: subprocess.Popen[str]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        last: dict[str, Any] = {"error": {"kind": "", "message": ""}}
-        with process:
-            try:
-                process.stdin.write(job.to_json())
-                process.stdin.close()
-                for line in process.stdout:
-                    message = json.loads(line)
-                    if "step" in message:
-                        self._heard.put((job, message))
-                    else:
-                        last = message
-            except (OSError, ValueError) as error:
-                last["error"]["message"] = str(error)
-        if "error" in last and not last["error"]["message"]:
-            last["error"] |= {
-                "kind": AgentrtError.__name__,
-                "message": f"its process ended with code {process.returncode}; --resume goes on from its checkpoint",
-            }
-        self._heard.put((job, last))
+        last: dict[str, Any] = {}
+        with suppress(OSError, ValueError), process:  # of a process that dies: half a line, or nobody who reads
+            process.stdin.write(job.to_json())
+            process.stdin.close()
+            for line in process.stdout:
+                message = json.loads(line)
+                if "step" in message:
+                    self._heard.put((job, message))
+                else:
+                    last = message
+        died = f"its process ended with code {process.returncode}; --resume goes on from its checkpoint"
+        self._heard.put((job, last or {"error": {"kind": AgentrtError.__name__, "message": died}}))
