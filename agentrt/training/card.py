@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from agentrt.errors import UsageError
 from agentrt.training.readme import README_FILE, adapter_readme
 from agentrt.training.settings import TrainSettings
 from agentrt.training.sources import Skipped
@@ -27,8 +28,12 @@ class DataFile(NamedTuple):
 
 
 def data_file(path: Path) -> DataFile:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
+    """Raises UsageError for a file that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
     return DataFile(path.name, digest.hexdigest(), path.stat().st_size)
 
 

@@ -6,6 +6,7 @@ of another dialect.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, Self
 
 from agentrt.config.flow import CHOOSES, Emits
@@ -67,7 +68,7 @@ class Retelling:
             return Skipped(told.id, result.error or f"its episode ended as {result.status}", told.place)
         if not any(self._taught):
             return Skipped(told.id, "nothing of it is to be learnt", told.place)
-        return record(result, self._taught, told.id, told.question_id)
+        return _up_to_last_field(record(result, self._taught, told.id, told.question_id))
 
     def observe(self) -> str:
         """What the file says a tool answered; empty at its end, or where it says something else."""
@@ -115,6 +116,13 @@ def retell(team: Team, tokenizer: Tokenizer, episodes: Iterable[Told]) -> Iterat
     with Retelling(team, tokenizer) as retelling:
         for told in episodes:
             yield retelling.play(told)
+
+
+def _up_to_last_field(recorded: Recorded) -> Recorded:
+    """Without what the runtime appended once the file had nothing more to tell."""
+    end = recorded.fields[-1].end
+    spans = tuple(span for span in recorded.spans if span.end <= end)
+    return replace(recorded, token_ids=recorded.token_ids[:end], spans=spans)
 
 
 def _shown(field: ToldField) -> str:

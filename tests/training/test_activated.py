@@ -127,7 +127,7 @@ def test_the_scheme_alora_writes_token_for_token_what_was_trained(
     trained: tuple[TrainableAdapter, Path, float, float],
 ) -> None:
     learner, folder, _, _ = trained
-    recorded = make_recorded(99)
+    recorded = make_recorded(3)
     examples, ours = activated_examples(recorded, "plan", PLAN), learnt_logits(learner, recorded)
     backbone = Backbone(tiny_model(), names=("agentrt/tiny-llama",))
     with Engine(backbone, backbone.load_adapters({"plan": folder}), make_scheme("alora")) as engine:
