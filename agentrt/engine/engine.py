@@ -249,6 +249,10 @@ class Engine:
             self._sessions.append(twin)
             return twin
 
+    def wait(self, work: SessionWork) -> None:
+        with self._changed:
+            self._flush(work)
+
     def settle(self, work: SessionWork) -> None:
         with self._changed:
             self._flush(work)

@@ -71,8 +71,12 @@ class Session:
         """A second session with the same past: its slots are shared, not copied."""
         return Session(self._engine, self._engine.fork(self._work))
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Wait until the passes that earlier turns left outstanding have run."""
+        self._engine.wait(self._work)
+
+    def settle(self) -> None:
+        """Wait for them, and for those too that the scheme would have put off to a later turn."""
         self._engine.settle(self._work)
 
     def close(self) -> None:

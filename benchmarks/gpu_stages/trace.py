@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from agentrt.config.trace import TraceConfig
-from agentrt.evaluate.replay.contestant import EngineContestant, Run
+from agentrt.evaluate.replay.contestant import EngineContestant, Run, play
 from agentrt.evaluate.replay.trace import Trace, build_trace, random_contexts
 from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
@@ -50,10 +50,10 @@ def _play(setup: Setup, scheme: str, trace: Trace) -> dict[str, Any]:
     try:
         if not setup.smoke:  # kernels are compiled and library handles made on a short trace
             short = trace.prefix(4, 64, 4)
-            contestant.play(short, random_contexts(short, vocabulary, 1), 0.0)
+            play(contestant, short, random_contexts(short, vocabulary, 1))
         if setup.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        run: Run = contestant.play(trace, random_contexts(trace, vocabulary, 0), 0.0)
+        run: Run = play(contestant, trace, random_contexts(trace, vocabulary, 0))
     finally:
         contestant.close()
         if setup.device.type == "cuda":

@@ -27,7 +27,7 @@ class PeftContestant:
     def __init__(
         self, model: PreTrainedModel, folders: Mapping[str, Path], compute: ComputeThread, *, autocast: bool = False
     ) -> None:
-        self._compute = compute  # the engine's own: computing on two threads would slow both
+        self.compute = compute  # the engine's own: computing on two threads would slow both
         (first, folder), *rest = folders.items()
         adapted = PeftModel.from_pretrained(model, str(folder), first, autocast_adapter_dtype=autocast)
         for name, other in rest:
@@ -38,44 +38,59 @@ class PeftContestant:
         self.token_ids: tuple[int, ...] = ()
         """The trajectory of the last replay; its last token was sampled but not fed."""
 
-    def play(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> Run:
-        return self._compute.call(self._play, trace, contexts, tool_wait_s)
-
-    def _play(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> Run:
-        ids: list[int] = []
-        caches = {agent: DynamicCache(config=self.model.config) for agent in trace.agents}
-        seen = dict.fromkeys(trace.agents, 0)
-        ttft_s = decode_s = 0.0
-        prefill_rows = decode_rows = 0
-        start = time.perf_counter()
-        for index, (call, context) in enumerate(zip(trace.calls, contexts, strict=True)):
-            ids += context[1:] if index else context  # the token that the last call sampled is there already
-            submitted = time.perf_counter()
-            self.model.set_adapter(call.agent)
-            prefill_rows += len(ids) - seen[call.agent]
-            ids.append(self._forward(ids[seen[call.agent] :], caches[call.agent]))
-            first = time.perf_counter()
-            for _ in range(call.decode):
-                ids.append(self._forward(ids[-1:], caches[call.agent]))
-            decode_rows += call.decode
-            seen[call.agent] = len(ids) - 1
-            ttft_s += first - submitted
-            decode_s += time.perf_counter() - first
-            if call.tool and tool_wait_s:
-                time.sleep(tool_wait_s)
-        total_s = time.perf_counter() - start
-        self.token_ids = tuple(ids)
-        held = sum(_bytes(cache) for cache in caches.values())
-        return Run(ttft_s, ttft_s, decode_s, total_s, held, prefill_rows, 0, decode_rows)
+    def begin(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> "_PeftPlay":
+        return _PeftPlay(self, trace, contexts, tool_wait_s)
 
     def close(self) -> None:
         pass
 
     @torch.inference_mode()
-    def _forward(self, token_ids: Sequence[int], cache: DynamicCache) -> int:
+    def forward(self, token_ids: Sequence[int], cache: DynamicCache) -> int:
+        """Append `token_ids` to `cache`; the likeliest next token."""
         ids = torch.tensor([list(token_ids)], device=self.device)
         out = self.model(ids, cache=cache, use_cache=True, logits_to_keep=1)
         return int(out.logits[0, -1].argmax())
+
+
+class _PeftPlay:
+    def __init__(
+        self, peer: PeftContestant, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float
+    ) -> None:
+        self._peer, self._trace, self._contexts, self._tool_wait_s = peer, trace, contexts, tool_wait_s
+        self._ids: list[int] = []
+        self._caches = {agent: DynamicCache(config=peer.model.config) for agent in trace.agents}
+        self._seen = dict.fromkeys(trace.agents, 0)
+        self._ttft_s = self._decode_s = self._total_s = 0.0
+        self._prefill_rows = self._decode_rows = 0
+
+    def call(self, index: int) -> None:
+        start = time.perf_counter()
+        self._peer.compute.call(self._call, index)
+        if self._trace.calls[index].tool and self._tool_wait_s:
+            time.sleep(self._tool_wait_s)
+        self._total_s += time.perf_counter() - start
+
+    def _call(self, index: int) -> None:
+        call, context, ids, forward = self._trace.calls[index], self._contexts[index], self._ids, self._peer.forward
+        cache, seen = self._caches[call.agent], self._seen[call.agent]
+        ids += context[1:] if index else context  # the token that the last call sampled is there already
+        submitted = time.perf_counter()
+        self._peer.model.set_adapter(call.agent)
+        self._prefill_rows += len(ids) - seen
+        ids.append(forward(ids[seen:], cache))
+        first = time.perf_counter()
+        for _ in range(call.decode):
+            ids.append(forward(ids[-1:], cache))
+        self._decode_rows += call.decode
+        self._seen[call.agent] = len(ids) - 1
+        self._ttft_s += first - submitted
+        self._decode_s += time.perf_counter() - first
+
+    def end(self) -> Run:
+        self._peer.token_ids = tuple(self._ids)
+        held = sum(_bytes(cache) for cache in self._caches.values())
+        ttft_s, rows = self._ttft_s, (self._prefill_rows, 0, self._decode_rows)
+        return Run(ttft_s, ttft_s, self._decode_s, self._total_s, held, *rows)
 
 
 def _bytes(cache: DynamicCache) -> int:

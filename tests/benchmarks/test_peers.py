@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agentrt.config.trace import TraceConfig
 from agentrt.evaluate.replay.adapters import RandomAdapters
-from agentrt.evaluate.replay.contestant import EngineContestant
+from agentrt.evaluate.replay.contestant import EngineContestant, play
 from agentrt.evaluate.replay.trace import build_trace, random_contexts
 from agentrt.model.backbone import Backbone
 from agentrt.model.tiny import tiny_model
@@ -23,7 +23,7 @@ def test_the_peer_equals_non_shared(tmp_path: Path) -> None:
     ours = EngineContestant("non_shared", scheme, backbone, adapters, max_tokens=trace.num_tokens)
     contexts = random_contexts(trace, backbone.vocab_size, 5)
     try:
-        ran, theirs = ours.play(trace, contexts, 0.0), peer.play(trace, contexts, 0.0)
+        ran, theirs = play(ours, trace, contexts), play(peer, trace, contexts)
     finally:
         ours.close()
     assert ours.token_ids == peer.token_ids

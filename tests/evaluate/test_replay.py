@@ -12,7 +12,7 @@ from agentrt.config.trace import TraceConfig
 from agentrt.errors import SchemeError, UsageError
 from agentrt.evaluate.replay.adapters import RandomAdapters
 from agentrt.evaluate.replay.check import Check, Checker
-from agentrt.evaluate.replay.contestant import EngineContestant, Run
+from agentrt.evaluate.replay.contestant import EngineContestant, Run, play
 from agentrt.evaluate.replay.declare import declare
 from agentrt.evaluate.replay.entrants import LeftOut
 from agentrt.evaluate.replay.formulas import Expected, expected
@@ -103,8 +103,8 @@ def test_rows_and_bytes_equal_the_formulas(bench: Bench, scheme: str, ride_rows:
         scheme, chosen, bench.backbone, bench.adapters, max_tokens=trace.num_tokens, ride_rows=ride_rows
     )
     try:
-        run = contestant.play(trace, random_contexts(trace, 211, 0), 0.0)
-        again = contestant.play(trace, random_contexts(trace, 211, 1), 0.0)
+        run = play(contestant, trace, random_contexts(trace, 211, 0))
+        again = play(contestant, trace, random_contexts(trace, 211, 1))
     finally:
         contestant.close()
     books = expected(chosen, trace, bench.backbone.layout(bench.adapters), riding=ride_rows > 0)
@@ -150,7 +150,7 @@ def test_base_lr_shared_passes_where_its_adapters_share_a(bench: Bench, targets:
     assert check.ok, check.reason
     contestant = EngineContestant(scheme, chosen, bench.backbone, shared, max_tokens=trace.num_tokens, ride_rows=0)
     try:
-        run = contestant.play(trace, random_contexts(trace, 211, 0), 0.0)
+        run = play(contestant, trace, random_contexts(trace, 211, 0))
     finally:
         contestant.close()
     books = expected(chosen, trace, bench.backbone.layout(shared))
@@ -192,7 +192,7 @@ def test_rows_and_bytes_with_key_columns_and_keys_made_for_the_reader(
         scheme, chosen, bench.backbone, adapters, max_tokens=trace.num_tokens, ride_rows=ride_rows
     )
     try:
-        run = contestant.play(trace, random_contexts(trace, 211, 0), 0.0)
+        run = play(contestant, trace, random_contexts(trace, 211, 0))
     finally:
         contestant.close()
     books = expected(chosen, trace, bench.backbone.layout(adapters), riding=ride_rows > 0)
@@ -299,28 +299,37 @@ class Fake:
     def __init__(self, label: str, log: list[str]) -> None:
         self.label, self._log = label, log
 
-    def play(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> Run:
-        self._log.append(f"{self.label}{contexts[0][0]}")
+    def begin(self, trace: Trace, contexts: Sequence[Sequence[int]], tool_wait_s: float) -> "Fake":
+        self._first = contexts[0][0]
+        return self
+
+    def call(self, index: int) -> None:
+        self._log.append(f"{self.label}{index} {self._first}")
+
+    def end(self) -> Run:
         return RUN._replace(total_s=float(len(self._log)))
 
     def close(self) -> None:
         pass
 
 
-def test_contestants_run_turn_about_on_the_same_tokens_after_a_warm_up(bench: Bench) -> None:
+def test_contestants_run_call_by_call_in_turn_on_the_same_tokens_after_a_warm_up(bench: Bench) -> None:
     log: list[str] = []
     seen: list[float] = []
+    trace = bench.trace(4)
     measured = measure(
         [Fake("a", log), Fake("b", log)],
-        bench.trace(4),
+        trace,
         vocab_size=211,
         repeats=2,
         report=lambda stage, done, total: seen.append(done / total),
     )
-    assert [entry[0] for entry in log] == ["a", "b"] * 3
-    assert log[0][1:] == log[1][1:] != log[2][1:]
-    assert [[run.total_s for run in each.runs] for each in measured] == [[3.0, 5.0], [4.0, 6.0]]
-    assert measured[0].middle.total_s == 4.0
+    calls = [f"{label}{index}" for index in range(len(trace.calls)) for label in "ab"]
+    assert [entry.split()[0] for entry in log] == calls * 3
+    assert len({entry.split()[1] for entry in log[: len(calls)]}) == 1
+    assert log[0].split()[1] != log[len(calls)].split()[1]
+    assert [[run.total_s for run in each.runs] for each in measured] == [[2.0 * len(calls), 3.0 * len(calls)]] * 2
+    assert measured[0].middle.total_s == 2.5 * len(calls)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
 

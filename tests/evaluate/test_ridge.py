@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from agentrt.config.trace import TraceConfig
 from agentrt.errors import UsageError
-from agentrt.evaluate.replay.contestant import EngineContestant
+from agentrt.evaluate.replay.contestant import EngineContestant, play
 from agentrt.evaluate.replay.formulas import expected
 from agentrt.evaluate.replay.trace import build_trace, random_contexts
 from agentrt.evaluate.ridge import fit_ridge, write_ridge
@@ -88,7 +88,7 @@ def test_a_replay_runs_and_holds_what_the_formula_says(tmp_path: Path) -> None:
     write_ridge(file, fit_ridge(backbone, adapters, contexts(1, 40)), backbone, adapters)
     scheme, trace = make_scheme(f"ridge:{file}"), build_trace(config, "react", 24, config.agents)
     contestant = EngineContestant("ridge", scheme, backbone, adapters, max_tokens=trace.num_tokens)
-    run = contestant.play(trace, random_contexts(trace, backbone.vocab_size, 1), 0.0)
+    run = play(contestant, trace, random_contexts(trace, backbone.vocab_size, 1))
     contestant.close()
     books = expected(scheme, trace, backbone.layout(adapters))
     assert books is not None

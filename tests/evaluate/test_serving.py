@@ -11,7 +11,7 @@ from agentrt.config.trace import TraceConfig
 from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import UsageError
 from agentrt.evaluate.replay.adapters import RandomAdapters
-from agentrt.evaluate.replay.contestant import EngineContestant
+from agentrt.evaluate.replay.contestant import EngineContestant, play
 from agentrt.evaluate.replay.entrants import LeftOut
 from agentrt.evaluate.replay.plan import ReplayPlan
 from agentrt.evaluate.replay.trace import Trace, build_trace, random_contexts
@@ -114,7 +114,7 @@ def test_every_trajectory_gets_the_tokens_it_gets_alone(
     contexts = [random_contexts(trace, backbone.vocab_size, seed) for seed in range(4)]
     alone = []
     for each in contexts:
-        contestant.play(trace, each, 0.0)
+        play(contestant, trace, each)
         alone.append(contestant.token_ids)
     served = serve(contestant.engine, trace, contexts, arrival_times(arrivals, 300.0, 4, 3, 0))
     contestant.close()

@@ -1,5 +1,6 @@
 """The stock model written out layer by layer with full tensors: no slots, no packing, none of our wrappers."""
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -144,3 +145,14 @@ class DenseModel:
         if window:
             hidden = hidden | (columns <= rows - window)
         return scores.masked_fill(hidden, float("-inf")).softmax(-1)
+
+
+_made = {}
+
+
+def dense_model(model, folders):
+    """The DenseModel of a model and its adapters, made once a process for the same folders: not to be changed."""
+    key = tuple(folders.items())
+    if key not in _made:
+        _made[key] = DenseModel(copy.deepcopy(model), folders)
+    return _made[key]

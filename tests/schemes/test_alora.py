@@ -16,7 +16,7 @@ from agentrt.schemes import SCHEMES
 from agentrt.schemes.alora import last_start
 from agentrt.schemes.make import make_scheme
 from tests.models import AGENTS, FAMILIES, make, scratch
-from tests.reference.dense import DenseModel
+from tests.reference.dense import dense_model
 from tests.reference.routekv import Alora
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close
@@ -60,7 +60,7 @@ def random_turns(seed, count=7):
 def test_cached_equals_uncached(family, schedule):
     model, folders = make_activated(family)
     rig = Rig(model, folders, f"alora:{schedule}", preamble=[5, 9, 9])
-    reference = Alora(DenseModel(copy.deepcopy(model), folders), AGENTS, [5, 9, 9], invocations=INVOCATIONS)
+    reference = Alora(dense_model(model, folders), AGENTS, [5, 9, 9], invocations=INVOCATIONS)
     for seed in (1, 2):
         for agent, context, forced in random_turns(seed):
             assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), (seed, agent))
@@ -76,7 +76,7 @@ def test_cached_equals_uncached(family, schedule):
 def test_it_is_pefts_activated_lora_for_every_agent_at_any_point(family):
     model, folders = make_activated(family)
     rig = Rig(model, folders, "alora", preamble=[5, 9, 9])
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     for agent, context, forced in random_turns(seed=3, count=9):
         start = len(rig.trajectory)
         got = rig.turn(agent, context, forced)
@@ -87,7 +87,7 @@ def test_it_is_pefts_activated_lora_for_every_agent_at_any_point(family):
 
 def test_generation_equals_pefts_own():
     model, folders = make_activated()
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     with Engine(backbone, adapters, make_scheme("alora"), config=EngineConfig(poison=True, segment_slots=64)) as engine:
@@ -114,7 +114,7 @@ def test_an_invocation_inside_the_preamble_takes_over_there_and_the_preamble_sta
     preamble = [1, 2, *INVOCATIONS["plan"], 3, 4]
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     with Engine(backbone, adapters, make_scheme("alora"), config=EngineConfig(poison=True, segment_slots=64)) as engine:
         for hits in (0, 1):
             with engine.session(preamble) as session:

@@ -1,13 +1,12 @@
 """Oracle 0: every scheme equals its dense definition, logits of every call and every cache (SCHEMES.md, 6)."""
 
-import copy
 from itertools import product
 
 import pytest
 import torch
 
 from tests.models import AGENTS, FAMILIES, make, random_turns
-from tests.reference.dense import DenseModel
+from tests.reference.dense import dense_model
 from tests.reference.registry import REFERENCES
 from tests.reference.selective import Selective
 from tests.rig import Rig
@@ -106,7 +105,7 @@ def test_engine_passes_equal_the_dense_definition(family, scheme):
     model, folders = make(family, shared_a=scheme == "base_lr_shared")
     preamble = [5, 9, 9, 13, 2, 77, 101]
     rig = Rig(model, folders, scheme, preamble=preamble, chunk=None)
-    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, preamble)
+    reference = REFERENCES[scheme](dense_model(model, folders), AGENTS, preamble)
     for index, (agent, context, forced) in enumerate(random_turns(seed=3)):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), f"turn {index} {agent}")
     compare_caches(rig, reference, scheme)
@@ -117,7 +116,7 @@ def test_engine_passes_equal_the_dense_definition(family, scheme):
 def test_chunks_of_any_size_leave_the_same_caches(scheme, chunk):
     model, folders = make("mistral-window", shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme, preamble=[3, 1, 4], chunk=chunk, segment_slots=16)
-    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [3, 1, 4])
+    reference = REFERENCES[scheme](dense_model(model, folders), AGENTS, [3, 1, 4])
     for agent, context, forced in random_turns(seed=11, count=6):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
     compare_caches(rig, reference, scheme)
@@ -128,7 +127,7 @@ def test_adapters_on_every_projection_but_the_key(scheme):
     targets = ("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
     model, folders = make("qwen3", targets=targets, r=3, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
-    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
+    reference = REFERENCES[scheme](dense_model(model, folders), AGENTS)
     for agent, context, forced in random_turns(seed=5):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
     compare_caches(rig, reference, scheme)
@@ -139,7 +138,7 @@ def test_adapters_on_the_key_too(family, scheme):
     """RoPE, a norm, a bias, layers without RoPE, windows; and a role without an adapter."""
     model, folders = make(family, targets=QKVO, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme, preamble=[1, 2, 3])
-    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [1, 2, 3])
+    reference = REFERENCES[scheme](dense_model(model, folders), AGENTS, [1, 2, 3])
     for agent, context, forced in random_turns(seed=6, agents=("plan", "action", "", "reflect")):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
     compare_caches(rig, reference, scheme, agents=(*AGENTS, ""))
@@ -150,7 +149,7 @@ def test_adapters_on_the_key_too(family, scheme):
 def test_adapters_on_the_key_in_chunks_of_any_size(chunk, scheme):
     model, folders = make("qwen3", targets=QKVO, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme, preamble=[3, 1, 4], chunk=chunk, segment_slots=16)
-    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS, [3, 1, 4])
+    reference = REFERENCES[scheme](dense_model(model, folders), AGENTS, [3, 1, 4])
     for agent, context, forced in random_turns(seed=17, count=6):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
     compare_caches(rig, reference, scheme)
@@ -160,7 +159,7 @@ def test_adapters_on_the_key_in_chunks_of_any_size(chunk, scheme):
 def test_a_role_without_an_adapter_takes_part(scheme):
     model, folders = make("llama", shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
-    reference = REFERENCES[scheme](DenseModel(copy.deepcopy(model), folders), AGENTS)
+    reference = REFERENCES[scheme](dense_model(model, folders), AGENTS)
     for agent, context, forced in random_turns(seed=8, agents=("plan", "", "action", "reflect")):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
     compare_caches(rig, reference, scheme)
@@ -168,7 +167,7 @@ def test_a_role_without_an_adapter_takes_part(scheme):
 
 def test_the_reference_itself_equals_transformers_and_peft():
     model, folders = make("qwen3")
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     ids = [7, 3, 19, 150, 22, 8]
     ours = REFERENCES["non_shared"](dense, AGENTS)
     got = ours.turn("action", ids, [4])

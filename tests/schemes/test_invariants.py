@@ -8,7 +8,7 @@ import torch
 
 from agentrt.schemes import SCHEMES
 from tests.models import AGENTS, FAMILIES, make, random_turns
-from tests.reference.dense import DenseModel
+from tests.reference.dense import DenseModel, dense_model
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close
 
@@ -69,7 +69,7 @@ def test_with_b_zero_every_scheme_is_the_stock_model(scheme, family):
 def test_with_one_agent_a_scheme_is_transformers_and_peft(scheme, family):
     model, folders = make(family, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     for _, context, forced in random_turns(seed=2):
         start = len(rig.trajectory)
         got = rig.turn("action", context, forced)
@@ -83,7 +83,7 @@ def test_rebase_shared_is_transformers_and_peft_in_its_first_turn(family):
     rig = Rig(model, folders, "rebase_shared")
     ids, forced = [3, 99, 17, 4, 4, 180, 23], [8, 1, 60]
     got = rig.turn("reflect", ids, forced)
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     assert_close(got, peft_logits(dense, "reflect", ids + forced[:2])[len(ids) - 1 :], family)
 
 
@@ -91,7 +91,7 @@ def test_rebase_shared_is_transformers_and_peft_in_its_first_turn(family):
 def test_non_shared_is_transformers_and_peft_for_every_agent(family):
     model, folders = make(family)
     rig = Rig(model, folders, "non_shared", preamble=[1, 2, 3])
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     for agent, context, forced in random_turns(seed=4, count=9):
         start = len(rig.trajectory)
         got = rig.turn(agent, context, forced)
@@ -189,7 +189,7 @@ def test_scaling_is_applied_once_per_layer(scheme, options):
 
     model, folders = make("qwen2", shared_a=scheme == "base_lr_shared", **options)
     rig = Rig(model, folders, scheme)
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     reference = REFERENCES[NAMED.get(scheme, scheme)](dense, AGENTS)
     for index, (agent, context, forced) in enumerate(random_turns(seed=9, count=4)):
         got = rig.turn(agent, context, forced)
@@ -211,7 +211,7 @@ def test_adapters_with_different_targets_and_ranks(tmp_path, scheme):
         "reflect": tiny_adapter(model, tmp_path / "c", r=3, targets=["q_proj", "v_proj", "down_proj"], seed=3),
     }
     rig = Rig(model, folders, scheme)
-    reference = REFERENCES[NAMED.get(scheme, scheme)](DenseModel(copy.deepcopy(model), folders), AGENTS)
+    reference = REFERENCES[NAMED.get(scheme, scheme)](dense_model(model, folders), AGENTS)
     for agent, context, forced in random_turns(seed=10):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
 

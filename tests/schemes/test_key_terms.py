@@ -1,6 +1,5 @@
 """Adapters on the key projection where keys stay factored: oracles 2, 6, 9 and 12, and what is shared and copied."""
 
-import copy
 import shutil
 
 import pytest
@@ -10,7 +9,7 @@ from agentrt.cache.layout import KEYS, KV
 from agentrt.model.ridge import rotate
 from agentrt.model.tiny import tiny_adapter
 from tests.models import AGENTS, FAMILIES, make, random_turns
-from tests.reference.dense import DenseModel
+from tests.reference.dense import dense_model
 from tests.reference.registry import REFERENCES
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import FACTORED, QKVO, assert_close
@@ -53,7 +52,7 @@ def test_keys_made_for_a_reader_are_those_it_would_have_computed(family):
 def test_with_one_agent_a_scheme_is_transformers_and_peft(family, scheme):
     model, folders = keyed(family, scheme)
     rig = Rig(model, folders, scheme, preamble=[])
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     for _, context, forced in random_turns(seed=2, count=4):
         start = len(rig.trajectory)
         got = rig.turn("action", context, forced)
@@ -112,7 +111,7 @@ def test_columns_have_key_terms_value_terms_or_both(tmp_path, scheme):
 def against_the_definition(model, folders, scheme, turns):
     rig = Rig(model, folders, scheme)
     reference = REFERENCES[NAMED.get(scheme, scheme).replace("rebase_shared:auto", "rebase_shared:lp")]
-    dense = reference(DenseModel(copy.deepcopy(model), folders), AGENTS)
+    dense = reference(dense_model(model, folders), AGENTS)
     for agent, context, forced in turns:
         assert_close(rig.turn(agent, context, forced), dense.turn(agent, context, forced), agent)
 

@@ -14,7 +14,7 @@ from agentrt.model.sampling import Sampling
 from agentrt.model.tiny import tiny_adapter
 from agentrt.schemes.make import make_scheme
 from tests.models import AGENTS, make, random_turns
-from tests.reference.dense import DenseModel
+from tests.reference.dense import dense_model
 from tests.reference.routekv import Ridge
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close
@@ -72,7 +72,7 @@ def test_it_equals_its_dense_definition(tmp_path, family, top, chunk):
     file, maps = random_maps(tmp_path, model, folders)
     preamble = [5, 9, 9, 13, 2]
     rig = Rig(model, folders, f"ridge:{file},top={top}", preamble=preamble, chunk=chunk)
-    dense = DenseModel(copy.deepcopy(model), folders)
+    dense = dense_model(model, folders)
     reference = Ridge(dense, AGENTS, preamble, translate=translator(dense.model, maps, top))
     for agent, context, forced in random_turns(seed=21):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)

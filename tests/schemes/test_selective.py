@@ -1,6 +1,5 @@
 """Selective recomputation against what its ends are known to be, and what a choice may depend on (oracles 2 and 8)."""
 
-import copy
 import random
 
 import pytest
@@ -12,7 +11,7 @@ from agentrt.schemes.cacheblend import value_change
 from agentrt.schemes.relay_caching import deviation_or_influence
 from agentrt.step import Reused
 from tests.models import AGENTS, make, random_turns
-from tests.reference.dense import DenseModel
+from tests.reference.dense import dense_model
 from tests.reference.selective import CacheBlend, DroidSpeak, RelayCaching
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close, compare_caches
@@ -94,7 +93,7 @@ def test_six_layers_with_key_adapters_and_a_window(deep, scheme, chunk):
     model, folders = deep
     kind, options = DEEP[scheme]
     rig = Rig(model, folders, scheme, preamble=[9, 8, 7], chunk=chunk, segment_slots=16)
-    reference = kind(DenseModel(copy.deepcopy(model), folders), AGENTS, [9, 8, 7], **options)
+    reference = kind(dense_model(model, folders), AGENTS, [9, 8, 7], **options)
     for agent, context, forced in random_turns(seed=24, count=8):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
     compare_caches(rig, reference, scheme)
@@ -107,7 +106,7 @@ def test_long_stretches_of_replaced_rows(deep, scheme, chunk):
     model, folders = deep
     kind, options = DEEP[scheme]
     rig = Rig(model, folders, scheme, chunk=chunk, segment_slots=64)
-    reference = kind(DenseModel(copy.deepcopy(model), folders), AGENTS, **options)
+    reference = kind(dense_model(model, folders), AGENTS, **options)
     rng = random.Random(3)
     for agent, size in (("plan", 90), ("action", 80), ("plan", 7), ("action", 71), ("plan", 5)):
         context, forced = ([rng.randrange(211) for _ in range(count)] for count in (size, 3))
@@ -120,7 +119,7 @@ def test_one_or_two_chosen_tokens_do_not_see_what_follows_them(deep, count):
     """One row alone is no decoded token: keys lie behind it."""
     model, folders = deep
     rig = Rig(model, folders, "cacheblend")
-    reference = CacheBlend(DenseModel(copy.deepcopy(model), folders), AGENTS)
+    reference = CacheBlend(dense_model(model, folders), AGENTS)
     for agent, context in (("plan", list(range(30, 30 + count))), ("action", [5]), ("reflect", [6, 7]), ("plan", [8])):
         assert_close(rig.turn(agent, context, [9, 10]), reference.turn(agent, context, [9, 10]), agent)
     compare_caches(rig, reference, "cacheblend")

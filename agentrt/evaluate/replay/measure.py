@@ -1,4 +1,4 @@
-"""Runs contestants on one trace, turn about: a warm-up, then repeats. Judges nothing."""
+"""Runs contestants on one trace, call by call in turn: a warm-up, then repeats. Judges nothing."""
 
 import gc
 from collections.abc import Sequence
@@ -41,16 +41,24 @@ def measure(
     stage: str = "replaying",
     report: Report = silent,
 ) -> list[Measured]:
-    """Each contestant's runs, in the order given. Every repeat draws other token ids, the same for all of them."""
+    """Each contestant's runs, in the order given. Every repeat draws other token ids, the same for all of them.
+
+    Within a repeat everybody does the trace's first call, then everybody the second, and so on: a machine that gets
+    slower or faster meanwhile does so for all of them.
+    """
     runs: dict[str, list[Run]] = {contestant.label: [] for contestant in contestants}
-    total = (repeats + 1) * len(contestants)
+    total = (repeats + 1) * len(trace.calls) * len(contestants)
     for repeat in range(repeats + 1):
         contexts = random_contexts(trace, vocab_size, seed + repeat)
         gc.collect()
-        for index, contestant in enumerate(contestants):
-            report(stage, repeat * len(contestants) + index, total)
-            run = contestant.play(trace, contexts, tool_wait_s)
+        plays = {contestant.label: contestant.begin(trace, contexts, tool_wait_s) for contestant in contestants}
+        for index in range(len(trace.calls)):
+            for done, play in enumerate(plays.values()):
+                report(stage, (repeat * len(trace.calls) + index) * len(contestants) + done, total)
+                play.call(index)
+        for label, play in plays.items():
+            run = play.end()
             if repeat:
-                runs[contestant.label].append(run)
+                runs[label].append(run)
     report(stage, total, total)
     return [Measured(label, trace, tuple(found)) for label, found in runs.items()]

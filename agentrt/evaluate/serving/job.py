@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrt.evaluate.replay.check import Check
-from agentrt.evaluate.replay.contestant import EngineContestant
+from agentrt.evaluate.replay.contestant import EngineContestant, play
 from agentrt.evaluate.replay.declare import declare, describe_machine
 from agentrt.evaluate.replay.entrants import LeftOut
 from agentrt.evaluate.replay.job import Entrant, check_entrants, choose_ride_rows, find_entrants
@@ -100,7 +100,7 @@ class _Bench:
         for index, (contestant, declared) in enumerate(self._contestants):
             self._report(stage, index, len(self._contestants))
             if rate is None:
-                contestant.play(trace, self._contexts[0], 0.0)
+                play(contestant, trace, self._contexts[0])
             served = serve(contestant.engine, trace, self._contexts, times, tool_wait_s=plan.replay.tool_wait_s)
             own = saturation[contestant.label] if saturation is not None else None
             found.append(Found(point_of(contestant.label, plan.arrivals, rate, own, trace, served), trace, declared))
