@@ -136,13 +136,14 @@ def train(
     check_fit(crew, shared_a=shared_a, activated=activated)
     told = _told(trajectories, pairs, crew)
     if (questions or corpus) and not (derive or derive_only):
-        raise UsageError("--questions are what trajectories are derived from: add --derive")
+        raise UsageError("--questions and --corpus are what trajectories are derived from: add --derive")
     builds = derive or derive_only or bool(told)
     if not builds:
         check_data(out)
     with progress_bar() as bar:
         folder = locate(crew.base.model, offline=chosen.offline, report=bar).folder
     tokenizer = Tokenizer.from_folder(folder)
+    invoked = invocations(crew, tokenizer, wanted) if activated else {}
     if builds:
         sources = _sources(questions, corpus) if derive or (derive_only and not told) else []
         own = sources and not questions and not told
@@ -179,7 +180,6 @@ def train(
         resume=resume,
         threads=threads or chosen.threads,
     )
-    invoked = invocations(crew, tokenizer, wanted) if activated else {}
     plan = make_jobs(template, wanted, first_role(crew), mix, invoked, at_once=at_once, cores=cores)
     show_training(plan, at_once, output)
 

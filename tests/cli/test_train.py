@@ -57,7 +57,7 @@ def test_pairs_name_a_role_and_a_file(cli: Any, tmp_path: Path) -> None:
     assert "rows.jsonl is not a file" in result.stderr
     (tmp_path / "t.jsonl").write_text("")
     result = cli("train", "--questions", "t.jsonl")
-    assert "add --derive" in result.stderr
+    assert "are derived from: add --derive" in result.stderr
 
 
 def test_adapters_that_the_scheme_would_refuse_are_not_begun(cli: Any) -> None:

@@ -103,7 +103,7 @@ def test_a_team_that_tries_again_learns_to_go_on_after_a_wrong_answer(questions:
     once, again = (
         {
             one.recorded.id: one.recorded
-            for one in derive(team, ByteTokenizer(), questions[:6], ARTICLES, variants=4)
+            for one in derive(team, ByteTokenizer(), questions[:3], ARTICLES, variants=4)
             if one.recorded is not None
         }
         for team in (search_team(), with_retry(search_team()))
