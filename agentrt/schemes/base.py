@@ -30,6 +30,8 @@ class Scheme(ABC):
     source: ClassVar[str]
     activated: ClassVar[bool] = False
     """Whether it takes adapters trained as activated LoRA, and no others."""
+    same_a: ClassVar[bool] = False
+    """Whether it takes only adapters that have the same A on every cached projection."""
 
     @abstractmethod
     def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:

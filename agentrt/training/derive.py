@@ -14,11 +14,11 @@ from agentrt.config.team import Team
 from agentrt.errors import UsageError
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.ports import Tokenizer
-from agentrt.runtime.result import EpisodeResult
 from agentrt.testing import ScriptedEngine, ScriptError
-from agentrt.training.examples import Recorded, RecordedSpan
+from agentrt.training.examples import Recorded
 from agentrt.training.lesson_policy import LessonPolicy
 from agentrt.training.policy import GoldPolicy
+from agentrt.training.record import field_limits, record
 from agentrt.training.sources import LessonQuestion, Skipped, TaughtQuestion
 from agentrt.training.teacher import Detour, PolicyStuckError, Senses, Teacher
 from agentrt_tools.corpus import OfflineCorpus, open_corpus
@@ -46,6 +46,7 @@ def derive(
 ) -> Iterator[Derived]:
     """Trajectories of `questions`, up to `variants` of each, in their order; deterministic in `seed`.
 
+    After a wrong answer plan tries again where the team's flow leads back to it (see `agentrt.training.retry`).
     Raises UsageError if the team is not one that teachers know how to play: its first role node writes thoughts, and
     it has the actions Search, Retrieve and Finish.
     """
@@ -65,7 +66,7 @@ class _School:
         self._corpus = corpus
         self._seed = seed
         self._judges = _judges(team)
-        self._limits = _limits(team)
+        self._limits = field_limits(team)
         self._teacher: Teacher | None = None
         self.engine = ScriptedEngine(
             self._write, tokenizer=tokenizer, dialect=team.dialect, adapter_names=tuple(team.adapters())
@@ -85,7 +86,7 @@ class _School:
         if result.status != "finished" or result.error or result.parse_failures:
             reason = result.error or f"its episode ended as {result.status}"
             return Derived(None, Skipped(name, reason, question.place))
-        return Derived(_record(result, teacher, name, question.id), None)
+        return Derived(record(result, teacher.taught, name, question.id), None)
 
     def _teacher_of(self, question: TaughtQuestion, detour: Detour, seed: int) -> Teacher:
         senses = Senses(self._corpus.mentions, self._fits)
@@ -112,18 +113,6 @@ class _School:
         return len(self.engine.renderer.field(emits, text)) <= self._limits[emits]
 
 
-def _record(result: EpisodeResult, teacher: Teacher, name: str, question_id: str) -> Recorded:
-    spans: list[RecordedSpan] = []
-    taught = iter(teacher.taught)
-    end = 0
-    for span in result.spans:
-        start, end = end, end + len(span.token_ids)
-        written = span.path is not None
-        spans.append(RecordedSpan(start, end, span.author, span.kind, next(taught) if written else True))
-    assert next(taught, None) is None, "every field the teacher wrote is a span"
-    return Recorded(name, question_id, tuple(result.token_ids), tuple(spans))
-
-
 def _detours(question: TaughtQuestion, variants: int, seed: int) -> Sequence[Detour]:
     """`variants` different detours of a question, drawn by their shares."""
     rng = random.Random(f"{seed}:{question.id}")
@@ -134,15 +123,6 @@ def _detours(question: TaughtQuestion, variants: int, seed: int) -> Sequence[Det
         del left[detour]
         drawn.append(detour)
     return drawn
-
-
-def _limits(team: Team) -> dict[Emits, int]:
-    """The tightest token limit of each kind of field."""
-    limits: dict[Emits, int] = {}
-    for node in team.flow.role_nodes().values():
-        limit = node.max_new_tokens or team.roles[node.role].sampling.max_new_tokens
-        limits[node.emits] = min(limit, limits.get(node.emits, limit))
-    return limits
 
 
 def _judges(team: Team) -> set[str]:
