@@ -24,7 +24,7 @@ class EngineStats:
     peak_bytes: int = 0
     sessions: int = 0
     waited_for_room: int = 0
-    """Turns that the KV budget had no room for when they came, but that waited, since others ran."""
+    """Turns that the KV budget had no room for when they came, but that waited for it."""
     preambles_kept: int = 0
     preambles: tuple[PrefixUse, ...] = ()
     """For each adapter and the path that computed what it read: hits, misses and reused tokens."""

@@ -24,10 +24,10 @@ from agentrt.model.linear import JointLinear, PackedLinear
 from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
 from agentrt.model.packed import PackedRows
-from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
 from agentrt.model.recorder import CudaRecorder, Recorder, obstacle
 from agentrt.model.ridge import load_maps, locate, rotates
+from agentrt.model.shape import ModelShape, projection_shapes
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Pass, Step
 from agentrt_kernels.dispatch import Backend, resolve
@@ -68,16 +68,14 @@ class Backbone:
         self.model = model
         self.content_hash = content_hash
         config = model.config
-        self.num_layers = int(config.num_hidden_layers)
-        self.num_kv_heads = int(config.num_key_value_heads)
-        self.head_dim = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
-        self.hidden_size = int(config.hidden_size)
+        self.shape = ModelShape.of(config)
+        self.num_layers, self.num_kv_heads = self.shape.num_layers, self.shape.num_kv_heads
+        self.head_dim = self.shape.head_dim
         self.max_positions = int(config.max_position_embeddings)
         self.vocab_size = int(config.vocab_size)
         self.names = names or (str(model.name_or_path),)
         self.dtype = next(model.parameters()).dtype
         self.device = next(model.parameters()).device
-        self.shapes: dict[Site, ProjectionShape] = {}
         try:
             self.backend = resolve(backend, self.device, head_dim=self.head_dim, dtype=self.dtype)
         except ValueError as error:
@@ -86,6 +84,9 @@ class Backbone:
         self._recorder = recorder
         self._lock = threading.Lock()
         self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
+        if any(isinstance(module, AdaptedLinear) for module in self._stack.modules()):
+            raise ValueError("this model already belongs to a Backbone; share that one instead")
+        self.shapes = projection_shapes(self._stack)
         self._head = self.compute.call(PackedLinear, model.lm_head)
         self.compute.call(self._wrap)
 
@@ -107,18 +108,7 @@ class Backbone:
 
     def layout(self, adapters: AdapterSet, lr_dtype: torch.dtype | None = None) -> Layout:
         """What schemes need to declare planes; `lr_dtype` None = the model's own."""
-        return Layout(
-            num_layers=self.num_layers,
-            num_kv_heads=self.num_kv_heads,
-            head_dim=self.head_dim,
-            dtype=self.dtype,
-            lr_dtype=lr_dtype or self.dtype,
-            ranks=adapters.ranks,
-            key_ranks=adapters.key_ranks,
-            shared_a=adapters.shared_a,
-            hidden_size=self.hidden_size,
-            invocations=adapters.invocations,
-        )
+        return self.shape.layout(adapters, self.dtype, lr_dtype)
 
     def load_adapters(self, folders: Mapping[str, str | Path]) -> AdapterSet:
         """Read peft folders by role name for this backbone.
@@ -303,14 +293,11 @@ class Backbone:
         for index, layer in enumerate(self._stack.layers):
             for parent, names in ((layer.self_attn, ATTENTION), (layer.mlp, MLP)):
                 bases = {name: getattr(parent, name) for name in names}
-                if any(isinstance(base, AdaptedLinear) for base in bases.values()):
-                    raise ValueError("this model already belongs to a Backbone; share that one instead")
                 products: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {}
                 if parent is layer.self_attn:
                     joint = JointLinear([bases[name] for name in QKV])
                     products = {name: partial(joint.part, part) for part, name in enumerate(QKV)}
                 for name, base in bases.items():
                     site = Site(index, name)
-                    self.shapes[site] = ProjectionShape(base.in_features, base.out_features)
                     product = products.get(name) or PackedLinear(base)
                     setattr(parent, name, AdaptedLinear(product, site, self._context))

@@ -22,18 +22,26 @@ WEIGHTS_FILE: Final = "adapter_model.safetensors"  # peft's own file name
 _OWN: Final = "default"
 _OTHER: Final = "other"
 
-Context = Literal["own", "other_lr", "other", "neutral_lr"]
+Context = Literal["own", "other_lr", "other", "neutral_lr", "neutral"]
 """Who processed the context that a role reads, and whether the role's own low-rank term is added to its values:
-itself (non_shared); another role, with the term (pre_lr_shared) or without (full_shared); nobody (rebase_shared)."""
+itself (non_shared); another role, with the term (pre_lr_shared) or without (full_shared); nobody, with the term
+(rebase_shared) or without (alora)."""
 
 
 @dataclass(frozen=True)
 class LoraSettings:
-    """Shape of the adapter: `targets` are projection names as peft takes them; the scaling is alpha / rank."""
+    """Shape of the adapter: `targets` are projection names as peft takes them; the scaling is alpha / rank.
+
+    shared_a: A stays as `seed` draws it, and only B is trained. So all adapters of one seed and shape have the same A,
+        exactly, and need not be trained together (base_lr_shared).
+    invocation: the tokens that activate the adapter, for activated LoRA (alora); peft's `alora_invocation_tokens`.
+    """
 
     rank: int = 8
     alpha: int = 16
     targets: tuple[str, ...] = ("q_proj", "v_proj")
+    shared_a: bool = False
+    invocation: tuple[int, ...] = ()
 
 
 class TrainableAdapter:
@@ -73,20 +81,23 @@ class TrainableAdapter:
             self._peft: Any = get_peft_model(backbone, config)
             if other is not None:
                 _load_other(self._peft, other)
+        self._frozen = self._freeze_a() if settings.shared_a else []
         if start is not None:
-            _load_start(self._peft, start)
+            self._load_start(start)
+        self._invocation = list(settings.invocation)
         self._has_other = other is not None
         self._peft.eval()  # nothing here behaves differently in training mode
         self._keys_adapted = "k_proj" in settings.targets
-        self._base_name = base_name
+        self._base_name, self._device = base_name, backbone.device
         untyped: Any = backbone
         self._decoder: nn.Module = untyped.get_decoder()
         self._head: nn.Module = untyped.get_output_embeddings()
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:
-        """The LoRA weights by peft's name, in a fixed order."""
-        return {name: weight for name, weight in self._peft.named_parameters() if f".{_OWN}." in name}
+        """The LoRA weights that are trained, by peft's name, in a fixed order."""
+        weights = ((name, weight) for name, weight in self._peft.named_parameters() if f".{_OWN}." in name)
+        return {name: weight for name, weight in weights if not (self._frozen and ".lora_A." in name)}
 
     def logits(self, token_ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """fp32 logits `[len(rows), vocab]` of `token_ids` `[sequences, tokens]`, padded on the right.
@@ -94,8 +105,8 @@ class TrainableAdapter:
         `rows` index the flattened `[sequences * tokens]` positions; the head runs on no other. Under the causal rule a
         token never sees what is to its right, so padding needs no mask.
         """
-        hidden = self._decoder(input_ids=token_ids, use_cache=False).last_hidden_state
-        return self._logits(hidden.flatten(0, 1)[rows])
+        hidden = self._decoder(input_ids=token_ids.to(self._device), use_cache=False).last_hidden_state
+        return self._logits(hidden.flatten(0, 1)[rows.to(self._device)])
 
     def shared_logits(
         self, token_ids: torch.Tensor, own: torch.Tensor, rows: torch.Tensor, context: Context
@@ -104,21 +115,23 @@ class TrainableAdapter:
 
         `own` `[n]` are increasing positions; the other rows are processed as `context` says, without gradients.
         `rows` are positions, all of them among `own`. Raises UsageError for a context of another adapter if there is
-        none, and for an adapter of keys, whose low-rank term no scheme adds here.
+        none, and for low-rank terms of an adapter on keys, which are not added here.
         """
         if context == "own":
             return self.logits(token_ids[None], rows)
         if context.startswith("other") and not self._has_other:
             raise UsageError("a context of another role needs that role's adapter; name one, or train without sharing")
-        if self._keys_adapted:
-            raise UsageError("training on shared contexts is for adapters that leave k_proj alone")
+        token_ids, own, rows = (each.to(self._device) for each in (token_ids, own, rows))
+        low_rank = context.endswith("_lr")
+        if low_rank and self._keys_adapted:
+            raise UsageError("low-rank terms of a shared context are for adapters that leave k_proj alone")
         with torch.no_grad(), self._path(context), shared_context.recording(self._decoder) as record:
             self._decoder(input_ids=token_ids[None], use_cache=False, context=record)
         hidden = self._decoder(
             input_ids=token_ids[None, own],
             position_ids=own[None],
             use_cache=False,
-            context=shared_context.Reading(record, own, low_rank=context.endswith("_lr")),
+            context=shared_context.Reading(record, own, low_rank=low_rank),
         ).last_hidden_state[0]
         return self._logits(hidden[torch.searchsorted(own, rows)])
 
@@ -142,16 +155,39 @@ class TrainableAdapter:
             "target_modules": sorted(saved["target_modules"]),
             "inference_mode": True,
         }
+        if self._invocation:
+            saved["alora_invocation_tokens"] = self._invocation
         path.write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         picked: torch.Tensor = self._head(hidden)
         return picked.float()
 
+    def _freeze_a(self) -> list[nn.Parameter]:
+        """All A, rounded to what is saved, so that B is trained beside the A that is served."""
+        frozen = [weight for name, weight in self._peft.named_parameters() if f".lora_A.{_OWN}." in name]
+        for weight in frozen:
+            weight.requires_grad_(False)
+            weight.copy_(weight.to(torch.bfloat16))
+        return frozen
+
+    def _load_start(self, folder: Path) -> None:
+        try:
+            weights = load_file(folder / WEIGHTS_FILE)
+            ours = get_peft_model_state_dict(self._peft, adapter_name=_OWN, save_embedding_layers=False)
+            if odd := ours.keys() ^ weights.keys():
+                raise ValueError(f"{len(odd)} weights are in only one of the two, among them {min(odd)}")
+            frozen = [name for name in sorted(weights) if self._frozen and ".lora_A." in name]
+            if moved := [name for name in frozen if not torch.equal(ours[name], weights[name].float())]:
+                raise ValueError(f"its {moved[0]} is not the A of this seed; with a shared A, give the seed it had")
+            set_peft_model_state_dict(self._peft, weights, adapter_name=_OWN)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise AdapterError(f"{folder} is not an adapter to train on from: {error}") from error
+
     @contextmanager
     def _path(self, context: Context) -> Iterator[None]:
         """Runs the model as the context's processor."""
-        if context == "neutral_lr":
+        if context.startswith("neutral"):
             with self._peft.disable_adapter():
                 yield
             return
@@ -160,17 +196,8 @@ class TrainableAdapter:
             yield
         finally:
             self._peft.set_adapter(_OWN)
-
-
-def _load_start(model: Any, folder: Path) -> None:
-    try:
-        weights = load_file(folder / WEIGHTS_FILE)
-        missing = set(get_peft_model_state_dict(model, adapter_name=_OWN, save_embedding_layers=False)) ^ set(weights)
-        if missing:
-            raise ValueError(f"{len(missing)} weights are in only one of the two, among them {min(missing)}")
-        set_peft_model_state_dict(model, weights, adapter_name=_OWN)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise AdapterError(f"{folder} is not an adapter to train on from: {error}") from error
+            for weight in self._frozen:  # peft lets all of the adapter in use be trained
+                weight.requires_grad_(False)
 
 
 def _load_other(model: Any, folder: Path) -> None:

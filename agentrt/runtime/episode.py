@@ -41,7 +41,7 @@ class Runtime:
     scheme: replaces the team's, e.g. "rebase_shared:lp".
     engine: used instead of loading one, and left open; the scheme is then the engine's own.
     tools: replace the team's tools of the same names.
-    corpus: the file the offline tools read.
+    corpus: the file the offline tools read; None: the one that the team file names, if it does.
     record: a folder to which every tool call is written; cassette: one from which calls are played, without the tools.
     seed: with the same seed a question gets the same tokens, whatever else runs.
     out: each run writes a folder of its own there, named by its id; None writes nothing.
@@ -84,6 +84,7 @@ class Runtime:
             lambda question, seed: self._job(question, RunOptions(seed=seed), stream_tokens=True), self.team.name
         )
         """A compiled LangGraph that answers `{"question": ...}`, alone or as a node of another graph."""
+        corpus = corpus or self.team.corpus_file
         self._tools = Toolbox.open(self.team, _path(corpus), tools, record=_path(record), cassette=_path(cassette))
         self._out = _path(out)
         self._dtype, self._device, self._offline = dtype or self.team.base.dtype, device, offline

@@ -10,8 +10,8 @@ from agentrt.config.team import Override, Team
 from agentrt.errors import DataError, UsageError
 from agentrt.runtime.runlog import EVENTS_FILE, LoggedRun, read_run
 
-_MAY_CHANGE: Final = ("scheme", "limits")
-"""Of a team: its text, roles and tools are what the recorded tokens depend on."""
+_MAY_CHANGE: Final = ("scheme", "limits", "corpus", "train_on")
+"""Of a team: its text, roles and tools are what the recorded tokens depend on. The corpus is one of the resources."""
 
 
 class SavedTeam(BaseModel):

@@ -23,6 +23,7 @@ class BaseLRShared(PreLRShared):
     exact: ClassVar[str] = "while one agent acts alone"
     adapters: ClassVar[str] = "on q, k, v, o, gate, up, down; all with the same A on k and v"
     source: ClassVar[str] = "LRAgent (2602.01053), BaseLRShared"
+    same_a: ClassVar[bool] = True
 
     def planes(self, layout: Layout) -> tuple[PlaneSpec, ...]:
         return (*layout.base_specs(), *(layout.column_spec(name) for name in layout.column_adapters[:1]))
@@ -31,7 +32,7 @@ class BaseLRShared(PreLRShared):
         if not layout.shared_a:
             raise SchemeError(
                 "scheme 'base_lr_shared': the adapters differ in A on v_proj or k_proj, and one column cannot serve "
-                "them all; train them with a shared A, or use pre_lr_shared"
+                "them all; train them with --shared-a, or use pre_lr_shared"
             )
 
     def open(self, layout: Layout, store: CacheStore, trajectory: Trajectory) -> "BaseLRSharedSession":

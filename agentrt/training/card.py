@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from agentrt.errors import UsageError
+from agentrt.training.readme import README_FILE, adapter_readme
 from agentrt.training.settings import TrainSettings
 from agentrt.training.sources import Skipped
 from agentrt.training.trainer import TrainResult
 
-CARD_FILE = "card.json"
+CARD_FILE: Final = "card.json"
 
 
 class DataFile(NamedTuple):
@@ -26,8 +28,12 @@ class DataFile(NamedTuple):
 
 
 def data_file(path: Path) -> DataFile:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256")
+    """Raises UsageError for a file that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from None
     return DataFile(path.name, digest.hexdigest(), path.stat().st_size)
 
 
@@ -36,8 +42,7 @@ def skip_counts(skipped: Sequence[Skipped]) -> dict[str, int]:
     return dict(sorted(Counter(one.reason.partition(": ")[0] for one in skipped).items()))
 
 
-def write_card(
-    folder: Path,
+def make_card(
     *,
     role: str,
     base_model: str,
@@ -45,14 +50,15 @@ def write_card(
     settings: TrainSettings,
     data: dict[str, Any],
     result: TrainResult,
-    finished: bool,
     started_from: dict[str, Any] | None = None,
-) -> None:
-    """Write `card.json` beside the adapter. No path of the machine and no date is in it.
+) -> dict[str, Any]:
+    """All that is known of a trained adapter, as JSON. No path of the machine and no date is in it.
 
     `started_from` is the card of the adapter that training went on from (see `read_card`), None for a fresh one.
     """
-    card = {
+    held_out = ("held_out_before", "held_out", "held_out_shared")
+    told = result.to_json()
+    return {
         "role": role,
         "base_model": base_model,
         "adapter": adapter,
@@ -60,24 +66,25 @@ def write_card(
         "data": data,
         "started_from": started_from,
         "result": {
-            "finished": finished,
             "steps": result.steps,
             "tokens": result.tokens,
             "targets": result.targets,
             "seconds": round(result.seconds, 1),
             "loss_first_20_steps": round(result.first_loss, 4),
             "loss_last_20_steps": round(result.last_loss, 4),
-            "held_out_before": result.held_out_before._asdict() if result.held_out_before else None,
-            "held_out": result.held_out._asdict() if result.held_out else None,
-            "held_out_shared": result.held_out_shared._asdict() if result.held_out_shared else None,
+            **{name: told[name] for name in held_out},
         },
         "versions": {
             "python": platform.python_version(),
             **{name: _version(name) for name in ("agentrt", "torch", "transformers", "peft")},
         },
     }
-    path = folder / CARD_FILE
-    path.write_text(json.dumps(card, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def write_card(folder: Path, card: dict[str, Any]) -> None:
+    """Write `card.json` beside the adapter, and a README.md that tells the same to people."""
+    (folder / CARD_FILE).write_text(json.dumps(card, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / README_FILE).write_text(adapter_readme(card), encoding="utf-8")
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,9 +38,17 @@ class Recorded:
         return [span for span in self.spans if span.kind in _FIELDS]
 
 
+class TaughtField(NamedTuple):
+    """Tokens `[start, end)` that a role is to write in one go."""
+
+    kind: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Example:
-    """A token sequence and the positions whose token is learnt; a target at `p` is predicted from position `p - 1`.
+    """A token sequence and the fields of it that are learnt, at least one, in order; none starts at position 0.
 
     `own_rows` are the positions that the role itself runs through the model when the episode is served: of each of its
     turns, what it reads first and all it writes but the last token, which the next turn reads. Increasing.
@@ -48,8 +57,18 @@ class Example:
     id: str
     question_id: str
     token_ids: tuple[int, ...]
-    targets: tuple[int, ...]
+    fields: tuple[TaughtField, ...]
     own_rows: tuple[int, ...] = ()
+
+    @cached_property
+    def targets(self) -> tuple[int, ...]:
+        """The positions whose token is learnt; a target at `p` is predicted from position `p - 1`."""
+        return tuple(position for field in self.fields for position in range(field.start, field.end))
+
+
+def taught_field(span: RecordedSpan) -> TaughtField:
+    """A span as a field to learn, without a first token that nothing predicts."""
+    return TaughtField(span.kind, max(span.start, 1), span.end)
 
 
 def role_example(recorded: Recorded, role: str) -> Example | None:
@@ -57,13 +76,8 @@ def role_example(recorded: Recorded, role: str) -> Example | None:
 
     The sequence ends with the last target: nothing after it could matter.
     """
-    targets = tuple(
-        position
-        for span in recorded.spans
-        if span.author == role and span.taught
-        for position in range(max(span.start, 1), span.end)
-    )
-    if not targets:
+    fields = tuple(taught_field(span) for span in recorded.fields if span.author == role and span.taught)
+    if not fields:
         return None
     own_rows: list[int] = []
     unread = 0
@@ -71,14 +85,9 @@ def role_example(recorded: Recorded, role: str) -> Example | None:
         if span.author == role:
             own_rows.extend(range(unread, span.end - 1))
         unread = span.end - 1
-    end = targets[-1] + 1
-    return Example(
-        recorded.id,
-        recorded.question_id,
-        recorded.token_ids[:end],
-        targets,
-        tuple(row for row in own_rows if row < end - 1),
-    )
+    end = fields[-1].end
+    own = tuple(row for row in own_rows if row < end - 1)
+    return Example(recorded.id, recorded.question_id, recorded.token_ids[:end], fields, own)
 
 
 class RecordedTurn(NamedTuple):

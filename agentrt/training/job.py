@@ -1,28 +1,24 @@
-"""A training run's folder: derived data, a log and a checkpoint for each role, and the adapters themselves.
+"""The data of a training run: trajectories derived from questions or read from files, and the facts that cards quote.
 
 OUT/data/trajectories.jsonl  skipped.jsonl  facts.json
-OUT/<role>/log.jsonl  checkpoint.pt
-OUT/adapters/<role>/     or wherever the caller wants the adapters
 """
 
+import hashlib
 import json
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from agentrt.config.team import Team
 from agentrt.errors import DataError, UsageError
-from agentrt.model.load import LoadedModel
-from agentrt.model.trainable import WEIGHTS_FILE, LoraSettings, TrainableAdapter
 from agentrt.runtime.ports import Tokenizer
-from agentrt.training.card import data_file, read_card, skip_counts, write_card
+from agentrt.training.card import data_file, skip_counts
 from agentrt.training.derive import derive
-from agentrt.training.examples import Recorded, read_recorded, role_example, write_recorded
-from agentrt.training.settings import TrainSettings
+from agentrt.training.examples import Recorded, read_recorded, write_recorded
+from agentrt.training.pair_file import read_pairs
+from agentrt.training.retell import retell
 from agentrt.training.sources import Skipped, read_questions
-from agentrt.training.trainer import StepFacts, Trainer, TrainResult
+from agentrt.training.trajectory_file import read_trajectories
 from agentrt_tools.corpus import open_corpus
 
 TRAJECTORIES: Final = "trajectories.jsonl"
@@ -37,29 +33,46 @@ class Source(NamedTuple):
     corpus: Path
 
 
+class ToldFile(NamedTuple):
+    """A file of recorded episodes, or, with a `role`, of that role's inputs and outputs."""
+
+    path: Path
+    role: str = ""
+
+
 def derive_data(
     team: Team,
     tokenizer: Tokenizer,
     sources: Sequence[Source],
     out: Path,
     *,
+    told: Sequence[ToldFile] = (),
     split: str | None = "train",
     variants: int = 1,
     seed: int = 0,
     limit: int | None = None,
+    licence: str = "not stated",
+    reuse: bool = False,
     report: Callable[[str, float, float], None] = lambda stage, done, total: None,
 ) -> dict[str, Any]:
-    """Derive trajectories from all `sources` into `out/data`; returns the facts that cards quote.
+    """Trajectories from all `sources` and `told` files into `out/data`; returns the facts that cards quote.
 
-    `limit` takes the first questions of each source only. Raises DataError if no trajectory comes out.
+    `limit` takes the first questions of each source, and the first episodes of each file, only. `reuse`: what is there
+    is kept if it was made from the same in the same way. Raises DataError if no trajectory comes out.
     """
+    files = dict.fromkeys([*(path for source in sources for path in source), *(file.path for file in told)])
+    listed = [data_file(path)._asdict() for path in files]
+    asked = [_of_the_text(team), listed, [file.role for file in told], split, variants, seed, limit, licence]
+    request = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    if reuse and (out / "data" / FACTS).is_file() and (before := read_facts(out)).get("request_sha256") == request:
+        return before
     recorded: list[Recorded] = []
     skipped: list[Skipped] = []
-    num_questions = 0
+    rows = {"questions": 0, "episodes": 0}
     for source in sources:
         questions, unusable = read_questions(source.questions, open_corpus(source.corpus), split=split)
         questions = questions[:limit]
-        num_questions += len(questions) + len(unusable)
+        rows["questions"] += len(questions) + len(unusable)
         skipped += unusable
         episodes = derive(team, tokenizer, questions, source.corpus, variants=variants, seed=seed)
         for done, one in enumerate(episodes, start=1):
@@ -68,19 +81,31 @@ def derive_data(
             if one.skipped is not None:
                 skipped.append(one.skipped)
             report(f"deriving from {source.questions.name}", done, len(questions) * variants)
+    for file in told:
+        read, unusable = read_pairs(file.path, file.role, team) if file.role else read_trajectories(file.path, team)
+        read = read[:limit]
+        rows["episodes"] += len(read) + len(unusable)
+        skipped += unusable
+        for done, made in enumerate(retell(team, tokenizer, read), start=1):
+            if isinstance(made, Recorded):
+                recorded.append(made)
+            else:
+                skipped.append(made)
+            report(f"reading {file.path.name}", done, len(read))
     if not recorded:
         reasons = "; ".join(f"{count} x {reason}" for reason, count in skip_counts(skipped).items())
-        raise DataError(f"no question gave a trajectory: {reasons or 'the files hold no question of the split'}")
+        raise DataError(f"nothing gave a trajectory: {reasons or 'the files hold no question of the split'}")
     folder = out / "data"
     folder.mkdir(parents=True, exist_ok=True)
     write_recorded(folder / TRAJECTORIES, recorded)
     (folder / SKIPPED).write_text(
         "".join(json.dumps(one._asdict(), ensure_ascii=False) + "\n" for one in skipped), encoding="utf-8"
     )
-    files = dict.fromkeys(path for source in sources for path in source)
     facts = {
-        "files": [data_file(path)._asdict() for path in files],
-        "questions": num_questions,
+        "files": listed,
+        "request_sha256": request,
+        "licence": licence,
+        **rows,
         "trajectories": len(recorded),
         "trajectory_tokens": sum(len(one.token_ids) for one in recorded),
         "skipped": skip_counts(skipped),
@@ -91,81 +116,27 @@ def derive_data(
     return facts
 
 
-def load_data(out: Path) -> tuple[list[Recorded], dict[str, Any]]:
-    """What `derive_data` wrote. Raises UsageError if it is not there."""
+def check_data(out: Path) -> None:
+    """Raise UsageError where `derive_data` has written nothing."""
     folder = out / "data"
     if not (folder / TRAJECTORIES).is_file() or not (folder / FACTS).is_file():
-        raise UsageError(f"{folder} holds no derived trajectories; run train with --derive first")
-    return list(read_recorded(folder / TRAJECTORIES)), json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        raise UsageError(f"{folder} holds no trajectories; run train with --derive, --trajectories or --pairs first")
 
 
-def train_role(
-    role: str,
-    recorded: Sequence[Recorded],
-    data: dict[str, Any],
-    loaded: LoadedModel,
-    *,
-    lora: LoraSettings,
-    settings: TrainSettings,
-    out: Path,
-    adapter_folder: Path,
-    other: Path | None = None,
-    start: Path | None = None,
-    resume: bool = False,
-    report: Callable[[StepFacts], None] = lambda facts: None,
-) -> TrainResult:
-    """Train one role and save it in `adapter_folder`, which holds a usable adapter from the first checkpoint on.
-
-    `other` is the adapter of the role whose contexts `settings.contexts` speaks of; `start` is one to train on from.
-    `loaded.model` is changed in place and of no further use. Raises DataError if the role wrote nothing in the data.
-    """
-    examples = [example for one in recorded if (example := role_example(one, role)) is not None]
-    if not examples:
-        raise DataError(f"no trajectory holds a field of the role {role!r}")
-    learner = TrainableAdapter(loaded.model, loaded.name, lora, settings.seed, other=other, start=start)
-    trainer = Trainer(learner, examples, settings)
-    folder = out / role
-    folder.mkdir(parents=True, exist_ok=True)
-    state = folder / "checkpoint.pt"
-    if resume and state.is_file():
-        trainer.load_state(state)
-    facts = {**data, "examples": trainer.num_train, "held_out_examples": trainer.num_held_out}
-    if other is not None:
-        facts["other_adapter_sha256"] = data_file(other / WEIGHTS_FILE).sha256
-
-    started_from = read_card(start) if start is not None else None
-
-    def save(finished: bool) -> None:
-        learner.save(adapter_folder)
-        write_card(
-            adapter_folder,
-            role=role,
-            base_model=loaded.name,
-            adapter=asdict(lora),
-            settings=settings,
-            data=facts,
-            result=trainer.result,
-            finished=finished,
-            started_from=started_from,
-        )
-
-    def checkpoint() -> None:
-        trainer.save_state(state)
-        save(finished=False)
-
-    with (folder / "log.jsonl").open("a" if resume else "w", encoding="utf-8") as log:
-
-        def step(facts: StepFacts) -> None:
-            log.write(json.dumps({name: _short(value) for name, value in facts._asdict().items()}) + "\n")
-            log.flush()
-            report(facts)
-
-        result = trainer.run(step, checkpoint=checkpoint)
-    save(finished=True)
-    if state.exists():
-        os.remove(state)
-    return result
+def load_data(out: Path) -> tuple[list[Recorded], dict[str, Any]]:
+    """What `derive_data` wrote. Raises UsageError if it is not there."""
+    check_data(out)
+    return list(read_recorded(out / "data" / TRAJECTORIES)), read_facts(out)
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.5g}") if isinstance(value, float) else value
+def read_facts(out: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((out / "data" / FACTS).read_text(encoding="utf-8"))
+    return facts
+
+
+def _of_the_text(team: Team) -> dict[str, Any]:
+    """What of a team decides the tokens of its episodes."""
+    values = team.values()
+    roles = {name: {key: role[key] for key in role if key != "adapter"} for name, role in values["roles"].items()}
+    named = ("dialect", "preamble", "tools", "flow", "limits")
+    return {"base": team.base.model, "roles": roles, **{name: values.get(name) for name in named}}

@@ -21,11 +21,15 @@ SHARED_CONTEXTS: Final[tuple[tuple[Context, float], ...]] = (
 )
 """For the roles after it: under a sharing scheme they read what it left behind, and must have learnt to."""
 
+ACTIVATED_CONTEXTS: Final[tuple[tuple[Context, float], ...]] = (("neutral", 1.0),)
+"""For activated LoRA: everything before its invocation is read with adapters off, always."""
+
 
 @dataclass(frozen=True)
 class TrainSettings:
     """Defaults are those of the default backbone's adapters.
 
+    A step learns from `sequences_per_step` examples, in parts of at most `max_batch_tokens` whose gradients add up.
     `contexts` are the shares of examples by who processed what the role reads. `passes` over the examples may be a
     fraction. `max_minutes`, if set, ends training early with the learning rate still brought down to zero; the result
     then depends on the machine's speed.

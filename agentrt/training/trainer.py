@@ -5,10 +5,10 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from agentrt.errors import DataError, UsageError
 from agentrt.model.trainable import Context
 from agentrt.training.batches import collate, shuffled_steps, split_by_tokens
 from agentrt.training.examples import Example
+from agentrt.training.scores import Score, Tally
 from agentrt.training.settings import TrainSettings
 
 
@@ -47,11 +48,7 @@ class StepFacts(NamedTuple):
     progress: float
 
 
-class Score(NamedTuple):
-    """Mean loss per target in nats, and the share of targets that greedy decoding would hit."""
-
-    loss: float
-    accuracy: float
+_SCORES: Final = ("held_out_before", "held_out", "held_out_shared")
 
 
 @dataclass
@@ -66,7 +63,7 @@ class TrainResult:
     held_out_before: Score | None = None
     held_out: Score | None = None
     held_out_shared: Score | None = None
-    """As `held_out`, but over the most frequent context that the role did not process itself."""
+    """As `held_out`, which is over the first context of the settings, but over the most frequent of the others."""
 
     @property
     def first_loss(self) -> float:
@@ -75,6 +72,15 @@ class TrainResult:
     @property
     def last_loss(self) -> float:
         return _mean(self.losses[-20:])
+
+    def to_json(self) -> dict[str, Any]:
+        scores = {name: score.to_json() if (score := getattr(self, name)) else None for name in _SCORES}
+        return {**vars(self), **scores}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "TrainResult":
+        scores = {name: Score.from_json(value[name]) if value[name] else None for name in _SCORES}
+        return cls(**{**value, **scores})
 
 
 def split_held_out(examples: Sequence[Example], settings: TrainSettings) -> tuple[list[Example], list[Example]]:
@@ -91,13 +97,22 @@ def split_held_out(examples: Sequence[Example], settings: TrainSettings) -> tupl
 class Trainer:
     """AdamW on the learner's parameters; every step ends with gradients zeroed, so it can stop after any."""
 
-    def __init__(self, learner: Learner, examples: Sequence[Example], settings: TrainSettings) -> None:
+    def __init__(
+        self,
+        learner: Learner,
+        examples: Sequence[Example],
+        settings: TrainSettings,
+        *,
+        made_of: Mapping[str, str] | None = None,
+    ) -> None:
+        """`made_of`: what a saved run must have in common with this one to go on; None: settings and examples."""
         self._learner = learner
         self._settings = settings
         self._train, self._held = split_held_out(examples, settings)
         if not self._train:
             raise DataError(f"there is nothing to train on: {len(examples)} examples, all of them held out")
         self._weights = learner.parameters
+        self._made_of = identity(examples, settings) if made_of is None else dict(made_of)
         self._optimizer = torch.optim.AdamW(
             self._weights.values(), lr=settings.learning_rate, betas=(0.9, 0.99), weight_decay=0.0
         )
@@ -124,39 +139,36 @@ class Trainer:
         checkpoint_every_s: float = 180.0,
     ) -> TrainResult:
         """Train to the end from wherever it stands. `checkpoint` is called now and then, between two steps."""
+        main, *others = self._settings.contexts
         if self.result.held_out_before is None and self.result.steps == 0:
-            self.result.held_out_before = self.evaluate()
+            self.result.held_out_before = self.evaluate(main[0])
         saved = time.monotonic()
         while (progress := self._progress()) < 1.0:
             report(self._step(progress))
             if time.monotonic() - saved >= checkpoint_every_s:
                 checkpoint()
                 saved = time.monotonic()
-        self.result.held_out = self.evaluate()
-        shared = [(weight, context) for context, weight in self._settings.contexts if context != "own"]
-        if shared:
-            self.result.held_out_shared = self.evaluate(max(shared)[1])
+        self.result.held_out = self.evaluate(main[0])
+        if others:
+            self.result.held_out_shared = self.evaluate(max(others, key=lambda context: context[1])[0])
         return self.result
 
     @torch.no_grad()
     def evaluate(self, context: Context = "own") -> Score | None:
         """Score on the held-out examples; None if there are none."""
-        loss, hits, targets = 0.0, 0, 0
-        for logits, labels in self._forward([(example, context) for example in self._held]):
-            loss += float(F.cross_entropy(logits, labels, reduction="sum"))
-            hits += int((logits.argmax(-1) == labels).sum())
-            targets += len(labels)
-        return Score(loss / targets, hits / targets) if targets else None
+        tally = Tally()
+        for examples, logits, labels in self._forward([(example, context) for example in self._held]):
+            tally.add(examples, logits, labels)
+        return tally.score()
 
     def save_state(self, path: Path) -> None:
         """Write all that a resumed run needs; replaces the file in one go."""
         temporary = path.with_suffix(".part")
         state = {
-            "settings": self._settings_text(),
-            "data": self._data_hash(),
+            **self._made_of,
             "weights": {name: weight.detach() for name, weight in self._weights.items()},
             "optimizer": self._optimizer.state_dict(),
-            "result": json.dumps(asdict(self.result)),
+            "result": json.dumps(self.result.to_json()),
         }
         torch.save(state, temporary)
         os.replace(temporary, path)
@@ -164,21 +176,15 @@ class Trainer:
     def load_state(self, path: Path) -> None:
         """Continue a saved run; it ends with the same weights as one that never stopped.
 
-        Raises UsageError if the settings or the examples are not those of the saved run.
+        Raises UsageError if what the saved run was made of differs, by default settings or examples.
         """
         state: dict[str, Any] = torch.load(path, weights_only=True)
-        ours = {"settings": self._settings_text(), "data": self._data_hash()}
-        for what, now in ours.items():
-            if state[what] != now:
-                raise UsageError(f"{path.name} was written with other {what}; train anew, without --resume")
+        check_identity(path, state, self._made_of)
         with torch.no_grad():
             for name, weight in self._weights.items():
                 weight.copy_(state["weights"][name])
         self._optimizer.load_state_dict(state["optimizer"])
-        saved = json.loads(state["result"])
-        for name in ("held_out_before", "held_out", "held_out_shared"):
-            saved[name] = Score(*saved[name]) if saved[name] is not None else None
-        self.result = TrainResult(**saved)
+        self.result = TrainResult.from_json(json.loads(state["result"]))
         self._order = shuffled_steps(len(self._train), self._settings.sequences_per_step, self._settings.seed)
         for _ in range(self.result.steps):
             next(self._order)
@@ -198,7 +204,7 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         loss = 0.0
-        for logits, labels in self._forward([(example, self._draw(example)) for example in examples]):
+        for _, logits, labels in self._forward([(example, self._draw(example)) for example in examples]):
             part_loss = F.cross_entropy(logits, labels, reduction="sum") / targets
             part_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             loss += float(part_loss.detach())
@@ -221,26 +227,36 @@ class Trainer:
         drawn: Context = rng.choices(contexts, weights)[0]
         return drawn
 
-    def _forward(self, drawn: Sequence[tuple[Example, Context]]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Logits and labels of all targets, in parts that fit the token budget."""
+    def _forward(
+        self, drawn: Sequence[tuple[Example, Context]]
+    ) -> Iterator[tuple[Sequence[Example], torch.Tensor, torch.Tensor]]:
+        """Examples with the logits and labels of all their targets, in parts that fit the token budget."""
         plain = [example for example, context in drawn if context == "own"]
         for part in split_by_tokens(plain, self._settings.max_batch_tokens):
             batch = collate(part)
-            yield self._learner.logits(batch.token_ids, batch.rows), batch.labels
+            logits = self._learner.logits(batch.token_ids, batch.rows)
+            yield part, logits, batch.labels.to(logits.device)
         for example, context in drawn:
             if context != "own":
                 token_ids, targets = torch.tensor(example.token_ids), torch.tensor(example.targets)
                 own = torch.tensor(example.own_rows)
-                yield self._learner.shared_logits(token_ids, own, targets - 1, context), token_ids[targets]
+                logits = self._learner.shared_logits(token_ids, own, targets - 1, context)
+                yield [example], logits, token_ids[targets].to(logits.device)
 
-    def _settings_text(self) -> str:
-        return json.dumps(asdict(self._settings), sort_keys=True)
 
-    def _data_hash(self) -> str:
-        digest = hashlib.sha256()
-        for example in [*self._train, *self._held]:
-            digest.update(f"{example.id} {example.token_ids} {example.targets}\n".encode())
-        return digest.hexdigest()
+def identity(examples: Sequence[Example], settings: TrainSettings) -> dict[str, str]:
+    """What a saved run must have in common with the one that goes on with it."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(f"{example.id} {example.token_ids} {example.fields} {example.own_rows}\n".encode())
+    return {"settings": json.dumps(asdict(settings), sort_keys=True), "data": digest.hexdigest()}
+
+
+def check_identity(path: Path, saved: Mapping[str, Any], ours: Mapping[str, str]) -> None:
+    """Raise UsageError where a saved run in `path` is not of this one."""
+    for what, now in ours.items():
+        if saved.get(what) != now:
+            raise UsageError(f"{path} was written with other {what}; train anew, without --resume")
 
 
 def _mean(values: Sequence[float]) -> float:

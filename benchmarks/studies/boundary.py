@@ -21,7 +21,7 @@ from agentrt.model.tokenizer import Tokenizer
 from agentrt.model.trainable import LoraSettings, TrainableAdapter
 from agentrt.questions.datasets import load_questions
 from agentrt.schemes.make import make_scheme
-from agentrt.training.examples import Example
+from agentrt.training.examples import Example, TaughtField
 from agentrt.training.settings import TrainSettings
 from agentrt.training.trainer import Trainer
 from agentrt_tools.corpus import open_corpus
@@ -96,8 +96,9 @@ def specialist(study: Study[BoundaryConfig], backbone: Backbone, prompts: Prompt
 def learnt(prompt: Prompt, tokenizer: Tokenizer) -> Example:
     """The prompt with its gold answer and a line's end, which are the targets."""
     ids, said = prompt.token_ids, tokenizer.encode(f" {prompt.question.answer}\n")
-    targets = tuple(range(len(ids), len(ids) + len(said)))
-    return Example(prompt.question.id, prompt.question.id, (*ids, *said), targets, tuple(range(targets[-1])))
+    end = len(ids) + len(said)
+    answer = TaughtField("answer", len(ids), end)
+    return Example(prompt.question.id, prompt.question.id, (*ids, *said), (answer,), tuple(range(end - 1)))
 
 
 def sweep(

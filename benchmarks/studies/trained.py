@@ -1,4 +1,4 @@
-"""Teams trained for a study by `agentrt train`, one role at a time, each once."""
+"""Teams trained for a study by `agentrt train`, each once."""
 
 from typing import TypeVar
 
@@ -9,9 +9,9 @@ from benchmarks.studies.harness import Study, StudyConfig, command
 
 
 class TrainedConfig(StudyConfig):
-    """`roles` in the order of training; `passes` and `lr` as `agentrt train` takes them. Files are relative to
-    --data; without them the mini benchmark's are used. `schemes` are held against non_shared on `trajectories` gold
-    trajectories of held-out questions."""
+    """`passes`, `lr` and `jobs` as `agentrt train` takes them. Files are relative to --data; without them the mini
+    benchmark's are used. `schemes` are held against non_shared on `trajectories` gold trajectories of held-out
+    questions."""
 
     roles: tuple[Text, ...] = ("plan", "action", "reflect")
     train_questions: Text | None = None
@@ -21,6 +21,7 @@ class TrainedConfig(StudyConfig):
     trajectories: PositiveInt
     passes: PositiveFloat = 2.0
     lr: PositiveFloat = 1.2e-3
+    jobs: PositiveInt | None = None
     schemes: tuple[Text, ...] = Field(min_length=1)
 
 
@@ -30,17 +31,13 @@ Config = TypeVar("Config", bound=TrainedConfig)
 def train_team(study: Study[Config], place: str, *, rank: int = 8, lr: float | None = None) -> list[str]:
     """Arguments that give the team adapters trained in `work / place`; trains those that are not there yet."""
     config, out = study.config, study.work / place
-    common = ["train", *study.team, "--out", str(out), "--seed", str(config.seed), "-q"]
-    if not (out / "data" / "facts.json").is_file():
-        files = _files(study, config.train_questions)
-        limit = ["--limit", str(config.train_limit)] if config.train_limit else []
-        command(*common, "--derive-only", *files, *limit)
+    files = _files(study, config.train_questions)
+    limit = ["--limit", str(config.train_limit)] if config.train_limit else []
     shape = ["--rank", str(rank), "--lr", str(config.lr if lr is None else lr), "--passes", str(config.passes)]
-    for role in config.roles:
-        done = out / f"{role}.done"
-        if not done.exists():
-            command(*common, "--role", role, *shape, "--resume")
-            done.touch()
+    jobs = ["--jobs", str(config.jobs)] if config.jobs else []
+    roles = [word for role in config.roles for word in ("--role", role)]
+    made = [*files, *limit, *roles, *shape, *jobs, "--out", str(out), "--seed", str(config.seed)]
+    command("train", *study.team, "--derive", "--resume", *made, "-q")
     folders = {role: (out / "adapters" / role).resolve() for role in config.roles}
     return [word for role, folder in folders.items() for word in ("--set", f"roles.{role}.adapter={folder}")]
 

@@ -7,7 +7,7 @@ from typing import Any
 def test_without_data_it_says_how_to_derive_some(cli: Any) -> None:
     result = cli("train", "--out", "nowhere")
     assert result.exit_code == 2
-    assert "run train with --derive first" in result.stderr
+    assert "run train with --derive, " in result.stderr
 
 
 def test_an_unknown_role_is_named_with_those_there_are(cli: Any) -> None:
@@ -38,4 +38,37 @@ def test_targets_are_projections_by_their_letters(cli: Any) -> None:
     assert result.exit_code == 2
     assert "QKVO" in result.stderr
     result = cli("train", "--targets", "QKVO", "--out", "nowhere")
-    assert "run train with --derive first" in result.stderr
+    assert "run train with --derive, " in result.stderr
+
+
+def test_adapters_have_a_folder_of_their_own(cli: Any) -> None:
+    result = cli("train", "--out", "runs/a", "--adapters", "runs/a")
+    assert result.exit_code == 2
+    assert "give the adapters a folder of their own" in result.stderr
+
+
+def test_pairs_name_a_role_and_a_file(cli: Any, tmp_path: Path) -> None:
+    for given in ("rows.jsonl", "critic=rows.jsonl"):
+        result = cli("train", "--pairs", given)
+        assert result.exit_code == 2
+        assert "write ROLE=FILE, with one of the roles plan, action, reflect" in result.stderr
+    result = cli("train", "--pairs", "plan=rows.jsonl")
+    assert result.exit_code == 2
+    assert "rows.jsonl is not a file" in result.stderr
+    (tmp_path / "t.jsonl").write_text("")
+    result = cli("train", "--questions", "t.jsonl")
+    assert "are derived from: add --derive" in result.stderr
+
+
+def test_adapters_that_the_scheme_would_refuse_are_not_begun(cli: Any) -> None:
+    result = cli("train", "--derive", "--scheme", "base_lr_shared")
+    assert result.exit_code == 2
+    assert "scheme base_lr_shared: the scheme base_lr_shared takes adapters with the same A only" in result.stderr
+    result = cli("train", "--derive", "--activated")
+    assert "the scheme pre_lr_shared takes no activated LoRA" in result.stderr
+
+
+def test_contexts_of_others_are_for_adapters_without_keys(cli: Any) -> None:
+    result = cli("train", "--targets", "QKVO", "--contexts", "shared")
+    assert result.exit_code == 2
+    assert "leave k_proj alone" in result.stderr

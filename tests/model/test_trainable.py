@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from agentrt.errors import AdapterError, UsageError
 from agentrt.model.tiny import TinyFamily, tiny_adapter, tiny_model
@@ -36,7 +37,7 @@ def test_all_rows_being_own_rows_equals_the_plain_forward(tmp_path: Path, family
     everything = torch.arange(len(TOKENS))
     with torch.no_grad():
         plain = learner.logits(TOKENS[None], everything)
-        for context in ("own", "other_lr", "other", "neutral_lr"):
+        for context in ("own", "other_lr", "other", "neutral_lr", "neutral"):
             shared = learner.shared_logits(TOKENS, everything, everything, context)  # type: ignore[arg-type]
             assert torch.allclose(shared, plain, atol=1e-4)
 
@@ -51,7 +52,7 @@ def test_a_fresh_adapter_over_a_neutral_context_is_the_backbone(tmp_path: Path) 
 def test_each_context_gives_other_logits_and_gradients_to_all_weights(tmp_path: Path) -> None:
     learner = make(tmp_path)
     seen = []
-    for context in ("own", "other_lr", "other", "neutral_lr"):
+    for context in ("own", "other_lr", "other", "neutral_lr", "neutral"):
         logits = learner.shared_logits(TOKENS, OWN, OWN[3:], context)  # type: ignore[arg-type]
         assert logits.shape == (3, 211)
         seen.append(logits.detach())
@@ -100,3 +101,28 @@ def test_a_context_that_cannot_be_had_is_refused(tmp_path: Path) -> None:
     keys = TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LoraSettings(targets=("k_proj", "v_proj")))
     with pytest.raises(UsageError, match="leave k_proj alone"):
         keys.shared_logits(TOKENS, OWN, OWN, "neutral_lr")
+
+
+def test_a_shared_a_comes_from_the_seed_and_b_alone_is_trained(tmp_path: Path) -> None:
+    shared = LoraSettings(rank=4, alpha=10, shared_a=True)
+    learner = TrainableAdapter(tiny_model(), "agentrt/tiny-llama", shared, seed=7)
+    assert learner.parameters
+    assert all(".lora_B." in name for name in learner.parameters)
+    for weight in learner.parameters.values():
+        torch.nn.init.ones_(weight)
+    for seed, same in ((7, True), (8, False)):
+        TrainableAdapter(tiny_model(), "agentrt/tiny-llama", shared, seed=seed).save(tmp_path / str(seed))
+        learner.save(tmp_path / "learner")
+        ours, theirs = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("learner", str(seed)))
+        assert all(torch.equal(ours[name], theirs[name]) == same for name in ours if "lora_A" in name)
+
+
+def test_a_neutral_context_is_neither_an_own_one_nor_one_with_low_rank_values(tmp_path: Path) -> None:
+    learner = make(tmp_path, other=False)
+    own, rows = torch.arange(7, 12), torch.arange(8, 12)
+    with torch.no_grad():
+        ours = learner.shared_logits(TOKENS, own, rows, "neutral")
+        plain = learner.logits(TOKENS[None], rows)
+        low_rank = learner.shared_logits(TOKENS, own, rows, "neutral_lr")
+    assert not torch.allclose(ours, plain, atol=1e-3)
+    assert not torch.allclose(ours, low_rank, atol=1e-3)

@@ -7,29 +7,19 @@ from pathlib import Path
 import pytest
 
 from agentrt.builtin import agents_dir, configs_dir
-from agentrt.config.team import Override, Team
 from agentrt.errors import DataError, UsageError
 from agentrt.runtime.dialect import Renderer
 from agentrt.testing import ByteTokenizer
 from agentrt.training.derive import derive
 from agentrt.training.examples import Recorded, role_example
 from agentrt.training.job import Source, derive_data, load_data
+from agentrt.training.retry import with_retry
 from agentrt.training.sources import GoldQuestion, read_questions
 from agentrt_tools.corpus import open_corpus
+from tests.training.teams import search_team
 
 ARTICLES = configs_dir() / "mini" / "articles.jsonl"
 QUESTIONS = configs_dir() / "mini" / "questions.jsonl"
-
-
-def search_team(**limits: int) -> Team:
-    """The shipped team, with limits for a tokenizer of single bytes."""
-    values = [
-        Override(("roles", role, "sampling", "max_new_tokens"), 220, "the test")
-        for role in ("plan", "action", "reflect")
-    ]
-    values.append(Override(("limits", "max_observation_tokens"), 900, "the test"))
-    values += [Override(("limits", name), value, "the test") for name, value in limits.items()]
-    return Team.load("search", overrides=values, need_adapters=False)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +99,28 @@ def test_mistakes_are_shown_but_not_taught(recorded: list[Recorded]) -> None:
     assert all(len(untaught[name]) == 1 for name in ("middle", "last", "wrong"))
 
 
+def test_a_team_that_tries_again_learns_to_go_on_after_a_wrong_answer(questions: list[GoldQuestion]) -> None:
+    once, again = (
+        {
+            one.recorded.id: one.recorded
+            for one in derive(team, ByteTokenizer(), questions[:3], ARTICLES, variants=4)
+            if one.recorded is not None
+        }
+        for team in (search_team(), with_retry(search_team()))
+    )
+    assert once.keys() == again.keys()
+    for name, one in again.items():
+        if not name.endswith("-wrong"):
+            assert one == once[name]
+            continue
+        assert [text for text, _ in fields(one, "verdict")] == ["wrong]", "right]"]
+        assert one.token_ids[: len(once[name].token_ids)] == once[name].token_ids, "the same up to the verdict"
+        thought, taught = fields(one, "thought")[-2]
+        assert thought.startswith("That was wrong. ")
+        assert taught
+        assert [text for text, _ in fields(one, "action")][-2:] == ["Finish", "Finish"]
+
+
 def test_derivation_is_deterministic_and_the_seed_changes_it(questions: list[GoldQuestion]) -> None:
     runs = [
         [one.recorded for one in derive(search_team(), ByteTokenizer(), questions[:3], ARTICLES, variants=2, seed=seed)]
@@ -152,7 +164,7 @@ def test_derived_data_is_written_with_its_facts_and_read_back(tmp_path: Path) ->
 
 def test_no_trajectory_at_all_is_an_error(tmp_path: Path) -> None:
     source = Source(QUESTIONS, ARTICLES)
-    with pytest.raises(DataError, match="no question gave a trajectory"):
+    with pytest.raises(DataError, match="nothing gave a trajectory"):
         derive_data(search_team(max_steps=1), ByteTokenizer(), [source], tmp_path, limit=2)
-    with pytest.raises(UsageError, match="run train with --derive first"):
+    with pytest.raises(UsageError, match="run train with --derive, "):
         load_data(tmp_path)

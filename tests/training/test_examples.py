@@ -11,6 +11,7 @@ from agentrt.training.examples import (
     Example,
     Recorded,
     RecordedSpan,
+    TaughtField,
     preamble_of,
     read_recorded,
     role_example,
@@ -39,6 +40,7 @@ def test_targets_are_the_roles_own_taught_fields() -> None:
     plan = role_example(RECORDED, "plan")
     assert plan is not None
     assert plan.targets == (4, 5, 6, 9)
+    assert plan.fields == (("thought", 4, 7), ("action", 9, 10))
     assert plan.token_ids == tuple(range(100, 110)), "nothing after the last target"
     action = role_example(RECORDED, "action")
     assert action is not None
@@ -57,8 +59,8 @@ def test_own_rows_are_what_the_role_reads_first_and_writes_but_its_last_token() 
 
 
 def test_every_target_is_predicted_from_the_position_before_it() -> None:
-    short = Example("a", "a", (3, 4, 5, 6), (2, 3))
-    long = Example("b", "b", tuple(range(40, 80)), (1, 39))
+    short = Example("a", "a", (3, 4, 5, 6), (TaughtField("thought", 2, 4),))
+    long = Example("b", "b", tuple(range(40, 80)), (TaughtField("action", 1, 2), TaughtField("argument", 39, 40)))
     batch = collate([long, short])
     width = batch.token_ids.shape[1]
     assert width % PAD_MULTIPLE == 0
@@ -68,7 +70,9 @@ def test_every_target_is_predicted_from_the_position_before_it() -> None:
 
 
 def test_splits_stay_within_the_token_budget_and_lose_nothing() -> None:
-    examples = [Example(str(n), str(n), tuple(range(n)), (1,)) for n in (10, 200, 33, 64, 20)]
+    examples = [
+        Example(str(n), str(n), tuple(range(n)), (TaughtField("thought", 1, 2),)) for n in (10, 200, 33, 64, 20)
+    ]
     groups = list(split_by_tokens(examples, 128))
     assert sorted(e.id for group in groups for e in group) == sorted(e.id for e in examples)
     assert [len(group) for group in groups] == [1, 2, 2]

@@ -11,7 +11,7 @@ from peft import PeftModel
 from agentrt.errors import DataError, UsageError
 from agentrt.model.tiny import tiny_adapter, tiny_model
 from agentrt.model.trainable import LoraSettings, TrainableAdapter
-from agentrt.training.examples import Example
+from agentrt.training.examples import Example, TaughtField
 from agentrt.training.settings import SHARED_CONTEXTS, TrainSettings
 from agentrt.training.trainer import Trainer, split_held_out
 
@@ -25,8 +25,8 @@ def make_examples(count: int = 20) -> list[Example]:
     for index in range(count):
         head = torch.randint(3, 30, (9 + index % 4,), generator=generator).tolist()
         token_ids = (*head, 7, 8, 9)
-        targets = tuple(range(len(head), len(head) + 3))
-        examples.append(Example(f"e{index}", f"q{index}", token_ids, targets))
+        field = TaughtField("argument", len(head), len(head) + 3)
+        examples.append(Example(f"e{index}", f"q{index}", token_ids, (field,)))
     return examples
 
 
@@ -129,7 +129,7 @@ def test_resume_refuses_other_settings_and_other_data(tmp_path: Path) -> None:
 
 
 def test_all_trajectories_of_a_question_are_on_one_side() -> None:
-    twice = [Example(f"{e.id}-{n}", e.question_id, e.token_ids, e.targets) for e in make_examples(40) for n in "ab"]
+    twice = [Example(f"{e.id}-{n}", e.question_id, e.token_ids, e.fields) for e in make_examples(40) for n in "ab"]
     train, held = split_held_out(twice, TrainSettings(held_out=0.3, max_held_out=100))
     assert held
     assert not {e.question_id for e in train} & {e.question_id for e in held}
