@@ -31,11 +31,14 @@ class Contexts(StrEnum):
 
 def train(
     derive: Annotated[
-        bool, typer.Option("--derive", help="Build trajectories from questions with supporting facts first.")
+        bool, typer.Option("--derive", help="Build trajectories from questions with a known way to the answer first.")
     ] = False,
     questions: Annotated[
         list[Path],
-        typer.Option(help="Questions with supporting facts, JSONL; may be given again. Default: the mini benchmark."),
+        typer.Option(
+            help="Questions with supporting facts, or with options and a solution, JSONL; may be given again. "
+            "Default: those that the team names, else the mini benchmark's."
+        ),
     ] = [],  # noqa: B006 - typer reads the default and copies it
     corpus: Annotated[
         list[Path], typer.Option(help="The articles of each --questions, in the same order; one serves all.")
