@@ -118,6 +118,7 @@ class ScriptedHealth:
     sessions: int = 0
     waiting: int = 0
     decoding: int = 0
+    waiting_for_room: int = 0
     held_bytes: int = 0
 
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from agentrt.builtin import configs_dir
 from agentrt.config.team import Override, Team
-from agentrt.engine import Engine
+from agentrt.engine import Engine, EngineConfig
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.ridge import RidgeMap, save_maps
@@ -21,6 +21,14 @@ from tests.models import scratch, share_a
 
 CORPUS = configs_dir() / "mini" / "articles.jsonl"
 ROLES = ("plan", "action", "reflect")
+
+EVERY_SCHEME = [
+    *("non_shared", "full_shared", "base_shared", "base_lr_shared", "pre_lr_shared", "own_kv", "alora", "ridge"),
+    *("rebase_shared:lp", "rebase_shared:db", "rebase_shared:fused", "rebase_shared:auto"),
+    *("droidspeak:layers=1", "droidspeak_scattered:layers=0", "cacheblend", "relay_caching:layers=0-1"),
+    *("neutral_prefix:early", "neutral_prefix:full,schedule=auto"),
+]
+"""Each scheme, in the schedules and with the boundaries that change what a session remembers."""
 
 
 SEARCHES = Override(("flow", "nodes", "argue", "constrain", "Search"), {"span_of": "question"}, "the test")
@@ -37,19 +45,21 @@ def short_team(*changes: Override, **limits: int) -> Team:
     return Team.load("search", overrides=[*values, *changes], need_adapters=False)
 
 
-def tiny_engine(folder: Path, scheme: str) -> Engine:
+def tiny_engine(
+    folder: Path, scheme: str, *, kind: type[Backbone] = Backbone, config: EngineConfig | None = None
+) -> Engine:
     """An engine with an adapter for each role, of the kind that the scheme takes; its tokens are bytes.
 
-    `folder`: where the scheme ridge finds its maps.
+    `folder`: where the scheme ridge finds its maps. `kind`: the class of the backbone.
     """
     model, folders = tiny_weights(scheme)
-    backbone = Backbone(copy.deepcopy(model))
+    backbone = kind(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     if scheme == "ridge":
         folder.mkdir(parents=True, exist_ok=True)
         scheme = f"ridge:{write_maps(folder / 'maps.safetensors', backbone, adapters)}"
     reader: Any = ByteTokenizer()  # the engine itself never reads text
-    return Engine(backbone, adapters, make_scheme(scheme), tokenizer=reader)
+    return Engine(backbone, adapters, make_scheme(scheme), tokenizer=reader, config=config)
 
 
 Weights = tuple[PreTrainedModel, dict[str, Path]]

@@ -85,12 +85,13 @@ def test_every_built_in_team_loads_where_the_wheel_is_installed(installed: Insta
         "import json, agentrt, agentrt_tools, agentrt_kernels;"
         "from agentrt.builtin import built_in_teams;"
         "files = [m.__file__ for m in (agentrt, agentrt_tools, agentrt_kernels)];"
-        "teams = [agentrt.Team.load(name) for name in built_in_teams()];"
-        "files += [str(folder) for team in teams for folder in (team.root, *team.adapters().values())];"
+        "teams = [agentrt.Team.load(name, need_adapters=False) for name in built_in_teams()];"
+        "files += [str(place) for team in teams for place in (team.root, *team.adapters().values())];"
+        "files += [str(file.resolve(strict=True)) for team in teams for file in team.training_files];"
         "print(json.dumps({'teams': [team.name for team in teams], 'files': files}))"
     )
     found = json.loads(installed.run(installed.python, "-c", code))
-    assert "search" in found["teams"]
+    assert set(found["teams"]) == {"science", "search"}
     assert all(Path(file).is_relative_to(installed.site) for file in found["files"]), found["files"]
 
 

@@ -2,13 +2,14 @@
 
 import copy
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from peft import PeftModel
 
 from agentrt.builtin import agents_dir, configs_dir
-from agentrt.engine import Engine
+from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import BackboneError
 from agentrt.model.backbone import Backbone
 from agentrt.model.load import load_model
@@ -16,6 +17,8 @@ from agentrt.model.sampling import Sampling
 from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
 from agentrt.schemes.selective import Selective
+from benchmarks.soak.load import Turned
+from benchmarks.soak.replays import Comparison, replay_session
 
 pytestmark = pytest.mark.real_model
 
@@ -56,9 +59,9 @@ def backbone(loaded):
     return Backbone(copy.deepcopy(loaded.model), names=loaded.names)
 
 
-def open_engine(backbone, folders, scheme):
+def open_engine(backbone, folders, scheme, **limits):
     adapters = backbone.load_adapters(folders)
-    return Engine(backbone, adapters, make_scheme(scheme))
+    return Engine(backbone, adapters, make_scheme(scheme), config=EngineConfig(**limits))
 
 
 def test_non_shared_is_transformers_and_peft_over_a_long_trajectory(loaded, backbone, folders, text_ids):
@@ -115,3 +118,30 @@ def test_every_scheme_continues_a_shared_trajectory(backbone, folders, text_ids,
             assert usage.reused_tokens == (0 if each.scheme_name in READ_AGAIN else 311)
             assert each.stats().held_bytes == 0
         assert first[0] == first[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["pre_lr_shared", "rebase_shared:auto"])
+def test_eight_sessions_at_once_say_what_each_says_alone(backbone, folders, text_ids, scheme):
+    """Token for token, but for near ties: after one the two go on from different words, so the session ends there."""
+
+    def play(engine, seed):
+        turns, at = [], 150 * seed
+        with engine.session() as session:
+            for role, context, new in ((seed, 40 + 9 * seed, 8), (seed + 1, 11, 5), (seed + 2, 30, 5)):
+                ids = tuple(text_ids[at : at + context])
+                turn = session.turn(ROLES[role % 3], ids, Sampling(max_new_tokens=new))
+                turns.append(Turned(ROLES[role % 3], ids, turn.result.token_ids))
+                at += context
+        return turns
+
+    alone = Comparison()
+    with open_engine(backbone, folders, scheme, max_step_tokens=128, ride_rows=16) as engine:
+        with ThreadPoolExecutor(8) as pool:
+            together = list(pool.map(lambda seed: play(engine, seed), range(8)))
+        assert engine.stats().steps < 8 * 18, "they ran in common steps"
+        for turns in together:
+            replay_session(engine, turns, alone)
+    assert alone.faults == []
+    assert alone.replayed >= 20
+    assert alone.near_ties <= 2

@@ -16,7 +16,7 @@ from agentrt.cli.output import Output
 from agentrt.errors import AgentrtError
 
 if TYPE_CHECKING:
-    from agentrt.config.settings import Resolved
+    from agentrt.config.settings import Resolved, Settings
 
 _PACKAGES: Final = ("agentrt", "torch", "transformers", "peft", "langgraph", "pydantic", "triton")
 _NEEDED_BYTES: Final = 2 * 1024**3
@@ -60,6 +60,8 @@ def _findings(resolved: "Resolved") -> Iterator[Finding]:
     yield from map(_package, _PACKAGES)
     yield from _processor()
     yield _device()
+    if resolved.settings.cuda_graphs != "off":
+        yield _cuda_graphs(resolved.settings)
     yield from _cache_folder()
     yield _guarded("team", lambda: resolved.load_team().source)
     yield _model(resolved.load_team(need_adapters=False).base.model)
@@ -107,6 +109,16 @@ def _device() -> Finding:
     free, total = torch.cuda.mem_get_info()
     name = torch.cuda.get_device_name()
     return Finding("device", "ok", f"cuda: {name}, {free / 2**30:.1f} of {total / 2**30:.1f} GiB free")
+
+
+def _cuda_graphs(settings: "Settings") -> Finding:
+    import torch
+
+    from agentrt.model.recorder import obstacle
+
+    device = "cuda" if settings.device != "cpu" and torch.cuda.is_available() else "cpu"
+    reason = obstacle(device, "triton" if settings.backend == "auto" else settings.backend)
+    return Finding("cuda graphs", "warn" if reason else "ok", f"not used: {reason}" if reason else "of decode steps")
 
 
 def _cache_folder() -> Iterator[Finding]:

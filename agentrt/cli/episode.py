@@ -1,7 +1,6 @@
 """Plays one episode to the screen and tells its exit code."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -44,7 +43,7 @@ class Asked(NamedTuple):
 
     @property
     def note(self) -> dict[str, Json]:
-        return {} if self.gold is None else {_GOLD: asdict(self.gold)}
+        return {} if self.gold is None else {_GOLD: self.gold.for_evaluation()}
 
     @property
     def scorer(self) -> Scorer | None:

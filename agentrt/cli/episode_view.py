@@ -91,6 +91,8 @@ class EpisodeView:
             out.result(_failures(health, self._failed), style="bold red")
         if out.quiet:
             return
+        if event.confidence is not None:
+            out.say(f"confidence in the answer's words: {event.confidence:.2f}")
         rows = [
             (
                 role,

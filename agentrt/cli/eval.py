@@ -26,6 +26,7 @@ from agentrt.cli.options import (
     resolve_settings,
 )
 from agentrt.cli.output import Output
+from agentrt.cli.samples import AdapterFolders
 
 ABOVE_THRESHOLD: Final = 6
 
@@ -51,6 +52,7 @@ def evaluate(
     ] = None,
     corpus: ToolCorpus = None,
     team: TeamName = None,
+    adapters: AdapterFolders = None,
     scheme: SchemeName = None,
     device: Device = None,
     threads: Threads = None,
@@ -93,7 +95,7 @@ def evaluate(
     }
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
-    loaded = resolved.load_team()
+    loaded = resolved.load_team(adapters=adapters)
     if sampling is not None:
         loaded = loaded.sampling_as(sampling)
     wanted = None if split == "all" else split
@@ -101,9 +103,7 @@ def evaluate(
     plan = EvalPlan(benchmark, questions, repeats, concurrency, settings.seed, max_failed)
     check_team_scheme(loaded)
     out, cassettes = Output(as_json=as_json, quiet=quiet), Cassettes(record, cassette)
-    with open_runtime(
-        loaded, settings, settings.corpus or shipped_corpus(benchmark, data), cassettes, out=None
-    ) as runtime:
+    with open_runtime(loaded, settings, shipped_corpus(benchmark, data), cassettes, out=None) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
         declared = declare_engine(runtime.engine)  # a model that cannot be loaded leaves no folder behind
         identity = plan.identity(loaded, str(runtime.scheme), declared)
@@ -157,6 +157,8 @@ def _show(out: Output, summary: dict[str, Any]) -> None:
     ends = ", ".join(f"{count} {status}" for status, count in summary["status"].items())
     hit = f"{summary['limit_share']:.1%} hit a limit"
     out.result(f"{summary['n']} episodes of {summary['questions']} questions ended as: {ends}; {hit}")
+    if signs := ", ".join(f"{name} {area:.2f}" for name, area in summary["told_apart"].items() if area is not None):
+        out.result(f"right answers told from wrong ones (AUC, 0.50 is chance): {signs}")
     if cost := summary["per_episode"]:
         length = cost["trajectory_tokens"]
         out.result(

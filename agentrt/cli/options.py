@@ -8,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from agentrt.config.settings import Resolved
+    from agentrt.config.team import Team
 
 JSON_KEY: Final = "agentrt.json"
 VERBOSE_KEY: Final = "agentrt.verbose"
@@ -34,6 +35,7 @@ Sets = Annotated[
     list[str],
     typer.Option("--set", metavar="NAME=VALUE", help="A setting, or a value of the team file: limits.max_steps=5."),
 ]
+TeamArgument = Annotated[str | None, typer.Argument(help="A built-in team, or a team file; default: the one in use.")]
 TeamName = Annotated[str | None, typer.Option("--team", metavar="NAME|FILE", help="A built-in team, or a team file.")]
 SchemeName = Annotated[
     str | None,
@@ -77,3 +79,8 @@ def resolve_settings(flags: Mapping[str, Any], sets: Sequence[str]) -> "Resolved
     from agentrt.config.settings import FILE_NAME, resolve, user_file
 
     return resolve(flags=flags, sets=sets, environ=os.environ, files=[user_file(), Path(FILE_NAME)])
+
+
+def load_team(team: str | None, scheme: str | None, sets: Sequence[str]) -> "Team":
+    """The team of a command that takes no other settings. Raises ConfigError and UsageError."""
+    return resolve_settings({"team": team, "scheme": scheme}, sets).load_team()

@@ -35,6 +35,7 @@ def open_saved(
         device=resources.device if settings.device == "auto" else settings.device,
         offline=settings.offline or resources.offline,
         backend=resources.backend,
+        cuda_graphs=resources.cuda_graphs,
         kv_budget=settings.kv_budget or resources.kv_budget,
         adapters=resources.adapters,
     )

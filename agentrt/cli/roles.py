@@ -2,54 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
-from agentrt.cli import roles_init, roles_parse
-from agentrt.cli.options import Json, Quiet, SchemeName, Sets, Verbose, resolve_settings
+from agentrt.cli import roles_check, roles_init, roles_parse
+from agentrt.cli.options import Json, Quiet, Sets, TeamArgument, Verbose, load_team
 from agentrt.cli.output import Output
 
-if TYPE_CHECKING:
-    from agentrt.config.team import Team
-
 app = typer.Typer(no_args_is_help=True, help="The roles, tools and flow of a team.")
-
-TeamArgument = Annotated[str | None, typer.Argument(help="A built-in team, or a team file; default: the one in use.")]
 
 
 @app.callback()
 def _roles() -> None:
     pass
-
-
-@app.command()
-def check(
-    team: TeamArgument = None,
-    scheme: SchemeName = None,
-    sets: Sets = [],  # noqa: B006 - typer reads the default and copies it
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-) -> None:
-    """Check a team file with its adapters, tools and scheme; exit code 2 and file:line:col for each problem."""
-    from agentrt.config.team import check_scheme
-    from agentrt.errors import ConfigError
-    from agentrt.schemes import SCHEMES
-
-    loaded = _load(team, scheme, sets)
-    if problems := check_scheme(loaded, {name: kind.option_names() for name, kind in SCHEMES.items()}):
-        raise ConfigError(problems)
-    from agentrt.cli.served import check_served
-    from agentrt.config.problems import in_order
-
-    if problems := check_served(loaded):
-        raise ConfigError(in_order(problems))
-    out = Output(as_json=as_json, quiet=quiet)
-    counts = {"roles": len(loaded.roles), "tools": len(loaded.tools), "nodes": len(loaded.flow.nodes)}
-    out.record({"event": "team_checked", "team": loaded.name, "file": loaded.source, **counts})
-    listed = ", ".join(f"{count} {name}" for name, count in counts.items())
-    out.result(f"{loaded.source} is in order: {listed}, scheme {loaded.scheme}")
 
 
 @app.command()
@@ -63,7 +29,7 @@ def show(
     """Show a team's roles with their adapters, its tools, and what follows what."""
     from agentrt.config.flow import ToolNode
 
-    loaded = _load(team, None, sets)
+    loaded = load_team(team, None, sets)
     out = Output(as_json=as_json, quiet=quiet)
     out.say(f"{loaded.name or loaded.source}: base {loaded.base.model}, scheme {loaded.scheme}")
     adapters = loaded.adapters()
@@ -96,12 +62,9 @@ def schema() -> None:
     typer.echo(team_schema(), nl=False)
 
 
+app.command("check")(roles_check.check)
 app.command("init")(roles_init.init)
 app.command("parse")(roles_parse.parse)
-
-
-def _load(team: str | None, scheme: str | None, sets: list[str]) -> "Team":
-    return resolve_settings({"team": team, "scheme": scheme}, sets).load_team()
 
 
 def _adapter_facts(folder: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from agentrt.cli.options import (
     resolve_settings,
 )
 from agentrt.cli.output import Output
+from agentrt.cli.samples import AdapterFolders
 from agentrt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def run(
     index: Annotated[int, typer.Option("--index", min=0, help="Which question, counted from 0.")] = 0,
     corpus: ToolCorpus = None,
     team: TeamName = None,
+    adapters: AdapterFolders = None,
     scheme: SchemeName = None,
     device: Device = None,
     threads: Threads = None,
@@ -76,7 +78,7 @@ def run(
     }
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
-    loaded = resolved.load_team()
+    loaded = resolved.load_team(adapters=adapters)
     found = _question(question, benchmark, data, split, index, captions=not loaded.shows_images)
 
     from agentrt.cli.episode import Asked, play
@@ -85,9 +87,8 @@ def run(
     check_team_scheme(loaded)
 
     out = Output(as_json=as_json, quiet=quiet)
-    corpus_file = settings.corpus or shipped_corpus(benchmark, data)
-    cassettes = Cassettes(record, cassette)
-    with open_runtime(loaded, settings, corpus_file, cassettes, out=Path(settings.out)) as runtime:
+    articles, cassettes = shipped_corpus(benchmark, data), Cassettes(record, cassette)
+    with open_runtime(loaded, settings, articles, cassettes, out=Path(settings.out)) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
         tokens = not (as_json or quiet) if stream is None else stream
         asked = Asked.of(found)

@@ -23,7 +23,7 @@ Trajectories = Annotated[
 ]
 Questions = Annotated[
     Path | None,
-    typer.Option("--questions", help="Questions with supporting facts to derive from. Default: the mini benchmark."),
+    typer.Option("--questions", help="Questions to derive from. Default: what the team is trained on."),
 ]
 Corpus = Annotated[Path | None, typer.Option("--corpus", help="The articles of --questions.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Use the first N trajectories.")]
@@ -47,7 +47,7 @@ def adapter_folders(team: "Team", folder: Path | None) -> dict[str, Path]:
 
 
 class SampleFiles(NamedTuple):
-    """Where samples come from; all None: the mini benchmark."""
+    """Where samples come from; all None: the questions that the team is trained on."""
 
     trajectories: Path | None
     questions: Path | None
@@ -60,7 +60,7 @@ class SampleFiles(NamedTuple):
         if self.trajectories is not None and (self.questions or self.corpus):
             raise UsageError("--trajectories are whole already: leave out --questions and --corpus")
         if (self.questions is None) != (self.corpus is None):
-            raise UsageError("--questions and --corpus go together: give both, or neither for the mini benchmark")
+            raise UsageError("--questions and --corpus go together: give both, or neither for the team's own")
         for path in self:
             if path is not None and not path.is_file():
                 raise UsageError(f"{path} is not a file")
@@ -76,19 +76,21 @@ def read_samples(
     report: Callable[[str, float, float], None],
 ) -> "list[Sample]":
     """At most `limit` samples, the same for the same arguments. Raises UsageError and DataError as their readers do."""
-    from agentrt.builtin import configs_dir
     from agentrt.evaluate.forced import Call, Sample
     from agentrt.training.examples import preamble_of, read_recorded, turns_of
     from agentrt.training.job import Source, derive_data, load_data
+    from agentrt.training.team_files import files_of
 
     tokenizer = backbone.tokenizer
     assert tokenizer is not None, "loaded by name"
     if files.trajectories is not None:
         recorded = list(islice(read_recorded(files.trajectories), limit))
     else:
-        mini = configs_dir() / "mini"
-        source = Source(files.questions or mini / "questions.jsonl", files.corpus or mini / "articles.jsonl")
+        if files.questions is not None and files.corpus is not None:
+            sources = [Source(files.questions, files.corpus)]
+        else:
+            sources = files_of(team)
         with tempfile.TemporaryDirectory() as folder:
-            derive_data(team, tokenizer, [source], Path(folder), split=None, seed=seed, limit=limit, report=report)
+            derive_data(team, tokenizer, sources, Path(folder), split=None, seed=seed, limit=limit, report=report)
             recorded = load_data(Path(folder))[0][:limit]
     return [Sample(each.id, preamble_of(each), tuple(Call(*turn) for turn in turns_of(each))) for each in recorded]

@@ -27,13 +27,19 @@ class Cassettes(NamedTuple):
 
 
 def open_runtime(
-    team: Team, settings: Settings, corpus: Path | str | None, cassettes: Cassettes, *, out: Path | None
+    team: Team,
+    settings: Settings,
+    corpus: Path | None,
+    cassettes: Cassettes,
+    *,
+    out: Path | None,
 ) -> Runtime:
-    """`out`: where run folders go; None writes none. Sets the process's threads, if the settings name a number."""
+    """`corpus`: what tools read where neither settings nor team name a file. `out`: where run folders go; None writes
+    none. Sets the process's threads, if the settings name a number."""
     use_threads(settings)
     return Runtime(
         team,
-        corpus=corpus,
+        corpus=settings.corpus or team.corpus_file or corpus,
         record=cassettes.record,
         cassette=cassettes.cassette,
         seed=settings.seed,
@@ -41,6 +47,7 @@ def open_runtime(
         device=settings.device,
         offline=settings.offline,
         backend=settings.backend,
+        cuda_graphs=settings.cuda_graphs,
         kv_budget=settings.kv_budget,
     )
 

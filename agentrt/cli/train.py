@@ -35,7 +35,7 @@ def train(
     ] = False,
     questions: Annotated[
         list[Path],
-        typer.Option(help="Questions with supporting facts, JSONL; may be given again. Default: the mini benchmark."),
+        typer.Option(help="Questions with supporting facts, JSONL; may be given again. Default: the team's own."),
     ] = [],  # noqa: B006 - typer reads the default and copies it
     corpus: Annotated[
         list[Path], typer.Option(help="The articles of each --questions, in the same order; one serves all.")
@@ -115,6 +115,7 @@ def train(
     from agentrt.training.retry import with_retry
     from agentrt.training.role import RoleJob
     from agentrt.training.settings import TrainSettings
+    from agentrt.training.team_files import licence_of
 
     output = Output(as_json=as_json, quiet=quiet)
     resolved = resolve_settings({"team": team, "scheme": scheme, "seed": seed, "offline": offline}, sets)
@@ -145,8 +146,7 @@ def train(
     tokenizer = Tokenizer.from_folder(folder)
     invoked = invocations(crew, tokenizer, wanted) if activated else {}
     if builds:
-        sources = _sources(questions, corpus) if derive or (derive_only and not told) else []
-        own = sources and not questions and not told
+        sources = _sources(questions, corpus, crew) if derive or (derive_only and not told) else []
         with progress_bar() as bar:
             facts = derive_data(
                 crew,
@@ -157,7 +157,7 @@ def train(
                 variants=variants,
                 seed=chosen.seed,
                 limit=limit,
-                licence=licence or ("Apache-2.0" if own else "not stated"),
+                licence=licence or licence_of([*sources, *told]),
                 reuse=resume,
                 report=bar,
             )
@@ -210,14 +210,13 @@ def _told(trajectories: list[Path], pairs: list[str], crew: "Team") -> "list[Tol
     return files
 
 
-def _sources(questions: list[Path], corpus: list[Path]) -> "list[Source]":
-    from agentrt.builtin import configs_dir
+def _sources(questions: list[Path], corpus: list[Path], crew: "Team") -> "list[Source]":
     from agentrt.errors import UsageError
     from agentrt.training.job import Source
+    from agentrt.training.team_files import files_of
 
     if not questions:
-        mini = configs_dir() / "mini"
-        return [Source(mini / "questions.jsonl", mini / "articles.jsonl")]
+        return files_of(crew)
     if len(corpus) not in (1, len(questions)):
         raise UsageError(
             f"{len(questions)} --questions and {len(corpus)} --corpus: give one --corpus, or one for each file"

@@ -17,6 +17,11 @@ def hub_id(name: str) -> str:
     return ALIASES.get(name.lower(), name)
 
 
+def can_be_fetched(name: str) -> bool:
+    """Whether a name is an alias, or has the form of a hub id."""
+    return name.lower() in ALIASES or (not _is_path(name) and name.count("/") == 1)
+
+
 def surely_differ(one: str, other: str) -> bool:
     """Whether two names are certainly different models. Paths may hold anything, so they never surely differ."""
     if _is_path(one) or _is_path(other):

@@ -1,5 +1,5 @@
-"""What a team file's types cannot say: names that must be declared, nodes that must be reachable, markers that
-must not clash, adapters that must exist. Every check returns findings; nothing is raised."""
+"""What a team file's types cannot say: names that must be declared, nodes that must be reachable, adapters that must
+exist. Every check returns findings; nothing is raised. What labels and markers must not be is in `template.py`."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from agentrt.config.backbones import surely_differ
 from agentrt.config.flow import CHOOSES, DEFAULT, END, FINISH, FlowConfig, RoleNode, ToolNode
 from agentrt.config.problems import looks_secret, suggest
-from agentrt.config.sections import BaseConfig, DialectConfig, LimitsConfig, RoleConfig, ToolConfig
+from agentrt.config.sections import BaseConfig, LimitsConfig, RoleConfig, ToolConfig
 from agentrt.config.yaml import Path_
 from agentrt_tools.registry import ToolOptionError, check_tool
 
@@ -30,7 +30,7 @@ def check_names(
     if END in flow.nodes:
         yield Finding(("flow", "nodes", END), f"{END!r} is the reserved final node: rename this one", on_key=True)
     if FINISH in tools:
-        yield Finding(("tools", FINISH), f"{FINISH!r} ends the episode and cannot be a tool", on_key=True)
+        yield Finding(("tools", FINISH), f"{FINISH!r} ends the episode: give this tool another name", on_key=True)
     if flow.start not in flow.nodes:
         yield Finding(
             ("flow", "start"), f"node {flow.start!r} is not declared{suggest(flow.start, flow.nodes, 'nodes')}"
@@ -54,20 +54,30 @@ def check_names(
 
 def _check_choices(at: Path_, node: RoleNode, tools: Mapping[str, ToolConfig]) -> Iterator[Finding]:
     if node.emits in (*CHOOSES, "verdict") and not isinstance(node.choices, tuple):
-        given = "must be a list, not seen_titles" if node.choices else "are missing"
-        yield Finding((*at, "choices"), f"choices {given}: the {node.emits} is one of some words")
+        given = f"must be a list, not {node.choices}" if node.choices else "are missing"
+        message = f"choices {given}: list what the {node.emits} may be, `choices: [one, other]`"
+        yield Finding((*at, "choices"), message)
     if node.emits == "thought" and node.choices is not None:
         yield Finding((*at, "choices"), "a thought is free text: leave `choices` out", on_key=True)
     if node.constrain and node.emits != "argument":
-        yield Finding((*at, "constrain"), f"`constrain` is for arguments, this node emits {node.emits}", on_key=True)
+        yield Finding(
+            (*at, "constrain"), f"`constrain` is for arguments, this node emits {node.emits}: leave it out", on_key=True
+        )
+    if node.after and node.emits != "thought":
+        message = f"`after` is for thoughts, this node emits {node.emits}: leave it out"
+        yield Finding((*at, "after"), message, on_key=True)
+    for before in node.after:
+        if before != before.strip():
+            yield Finding((*at, "after", before), f"{before!r}: leave out the blanks at its ends", on_key=True)
     for option in ("parser", "on_fail"):
         if getattr(node, option) is not None and node.emits != "call":
-            yield Finding((*at, option), f"`{option}` is for calls, this node emits {node.emits}", on_key=True)
+            message = f"`{option}` is for calls, this node emits {node.emits}: leave it out"
+            yield Finding((*at, option), message, on_key=True)
     if not isinstance(node.choices, tuple):
         return
     for index, choice in enumerate(node.choices):
         if choice in node.choices[:index]:
-            yield Finding((*at, "choices", index), f"{choice!r} is listed twice")
+            yield Finding((*at, "choices", index), f"{choice!r} is listed twice: keep one")
         elif node.emits in CHOOSES and choice not in tools and choice != FINISH:
             words = [*tools, FINISH]
             yield Finding(
@@ -126,9 +136,11 @@ def check_paths(flow: FlowConfig) -> Iterator[Finding]:
     reached = _reach(flow, lambda node: True)
     for name in flow.nodes:
         if name not in reached and name != END:
-            yield Finding(("flow", "nodes", name), f"node {name!r} is never reached from {flow.start!r}", on_key=True)
+            message = f"node {name!r} is never reached from {flow.start!r}: name it in a `next`, or take it out"
+            yield Finding(("flow", "nodes", name), message, on_key=True)
     if END not in reached:
-        yield Finding(("flow", "nodes"), f"no path leads to {END!r}: the episode could never finish", on_key=True)
+        message = f"no path leads to {END!r}, the episode could never finish: name it in a `next`"
+        yield Finding(("flow", "nodes"), message, on_key=True)
     no_action = _reach(flow, lambda node: not (isinstance(node, RoleNode) and node.emits in CHOOSES))
     for name in no_action:
         node = flow.nodes.get(name)
@@ -168,34 +180,11 @@ def _reach(flow: FlowConfig, through: Callable[[RoleNode | ToolNode], bool]) -> 
     return list(found)
 
 
-def check_dialect(dialect: DialectConfig, flow: FlowConfig) -> Iterator[Finding]:
-    """Labels differ; no marker occurs in a label or a choice, where it would end the field too early."""
-    labels = {name: getattr(dialect, name) for name in ("question", "thought", "action", "observation")}
-    markers = {name: getattr(dialect, name) for name in ("open", "close", "end")}
-    for group in (labels, markers):
-        seen: dict[str, str] = {}
-        for name, text in group.items():
-            if text in seen:
-                yield Finding(("dialect", name), f"{name} and {seen[text]} are both {text!r}: make them differ")
-            seen.setdefault(text, name)
-    for name, label in labels.items():
-        for marker, text in markers.items():
-            if text in label:
-                yield Finding(("dialect", name), f"the label {label!r} contains the {marker} marker {text!r}")
-        if label != label.rstrip():
-            yield Finding(("dialect", name), f"{label!r} ends in a blank: `lead` is put before every field already")
-    for node_name, node in flow.role_nodes().items():
-        for index, choice in enumerate(node.choices if isinstance(node.choices, tuple) else ()):
-            for marker, text in markers.items():
-                if text in choice:
-                    yield Finding(
-                        ("flow", "nodes", node_name, "choices", index),
-                        f"{choice!r} contains the {marker} marker {text!r}",
-                    )
+def check_adapters(roles: Mapping[str, RoleConfig], base: BaseConfig, root: Path, team: str) -> Iterator[Finding]:
+    """Every adapter folder exists, is one that peft wrote, and was trained on this base. Reads no weights.
 
-
-def check_adapters(roles: Mapping[str, RoleConfig], base: BaseConfig, root: Path) -> Iterator[Finding]:
-    """Every adapter folder exists, is one that peft wrote, and was trained on this base. Reads no weights."""
+    `team`: what `--team` takes for this one.
+    """
     for name, role in roles.items():
         if not role.has_adapter:
             continue
@@ -204,7 +193,8 @@ def check_adapters(roles: Mapping[str, RoleConfig], base: BaseConfig, root: Path
         if not folder.is_dir():
             beside = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
             hint = suggest(folder.name, sorted(beside), f"in {folder.parent}") if beside else ""
-            yield Finding(at, f"no adapter folder {folder}{hint}; `none` runs the role without an adapter")
+            fix = f"train it with `agentrt train --derive --team {team}`, or write `none` to run without an adapter"
+            yield Finding(at, f"no adapter folder {folder}{hint}: {fix}")
             continue
         config = folder / "adapter_config.json"
         try:
@@ -212,7 +202,7 @@ def check_adapters(roles: Mapping[str, RoleConfig], base: BaseConfig, root: Path
         except FileNotFoundError:
             yield Finding(at, f"{folder} holds no adapter_config.json: peft's save_pretrained writes one")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            yield Finding(at, f"{config} cannot be used ({type(error).__name__}: {error})")
+            yield Finding(at, f"{config} cannot be used ({type(error).__name__}: {error}): save it again")
         else:
             if trained_on and surely_differ(str(trained_on), base.model):
                 yield Finding(

@@ -16,6 +16,9 @@ DEFAULT: Final = "default"
 FINISH: Final = "Finish"
 """The one action that is no tool: its argument is the answer."""
 
+VERDICT_NAME: Final = "Reflect"
+"""The action name under which a verdict is written (AutoAct, Qiao et al., 2024)."""
+
 Emits = Literal["thought", "action", "argument", "verdict", "call"]
 """`call` is a whole action line, `Name[argument]`, for adapters that were trained to write one."""
 
@@ -27,14 +30,16 @@ CHOOSES: Final = ("action", "call")
 
 Words = Annotated[tuple[Text, ...], Field(min_length=1)]
 Choices = Annotated[
-    Annotated[Literal["seen_titles"], Tag(TEXT)] | Annotated[Words, Tag(OTHER)],
+    Annotated[Literal["seen_titles", "options"], Tag(TEXT)] | Annotated[Words, Tag(OTHER)],
     TextOrOther,
 ]
+"""Some strings; or titles that were seen and not read; or the letters of a multiple-choice question's options."""
+
 Next = Annotated[Annotated[Text, Tag(TEXT)] | Annotated[Mapping[Text, Text], Tag(OTHER)], TextOrOther]
 
 
 class ConstrainConfig(Strict):
-    """What an argument may be: one of some choices, or a span of the trajectory (`also` adds fixed strings)."""
+    """What a text may be: one of some choices, or a span of the trajectory (`also` adds fixed strings)."""
 
     choices: Choices | None = None
     span_of: Literal["observations", "question"] | None = None
@@ -48,7 +53,8 @@ class ConstrainConfig(Strict):
 
 
 class RoleNode(Strict):
-    """A role writes one field. `constrain` is for arguments, by the action chosen before.
+    """A role writes one field. `constrain` is for arguments, by the action chosen before. `after` is for thoughts:
+    behind these words one ends with such a text and a full stop.
 
     `parser` and `on_fail` are for calls: how a line is read, and what follows one that cannot be. `observe`: the model
     is told why, and the flow goes on; `retry`: it is told, and writes another line; `fail`: the episode ends.
@@ -58,6 +64,7 @@ class RoleNode(Strict):
     emits: Emits
     choices: Choices | None = None
     constrain: Mapping[Text, ConstrainConfig] = Field(default_factory=dict)
+    after: Mapping[Text, ConstrainConfig] = Field(default_factory=dict)
     parser: Grammar | None = None
     on_fail: OnFail | None = None
     max_new_tokens: PositiveInt | None = None

@@ -102,7 +102,8 @@ def _message(kind: str, given: Any, error: Any) -> str:
         hint = f": write [{given}]" if isinstance(given, str) else ""
         return f"a list is expected, not {_kind_of(given)}{hint}"
     if kind in ("dict_type", "mapping_type", "model_type", "model_attributes_type"):
-        return f"a mapping (`key: value`) is expected, not {_kind_of(given)}"
+        hint = ": fill it in, or leave the key out" if given is None else ""
+        return f"a mapping (`key: value`) is expected, not {_kind_of(given)}{hint}"
     if kind == "literal_error":
         values = [word.strip("'") for word in re.split(r", | or ", str(ctx["expected"]))]
         values = [word.lower() if word in ("True", "False") else word for word in values]

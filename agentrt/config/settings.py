@@ -33,6 +33,7 @@ class Settings(Strict):
     offline: bool = False
     device: Literal["auto", "cpu", "cuda"] = "auto"
     backend: Literal["auto", "triton", "jit", "reference"] = "auto"
+    cuda_graphs: Literal["off", "auto"] = "off"
     threads: PositiveInt | None = None
     corpus: Text | None = None
     kv_budget: BudgetText | None = None
@@ -46,14 +47,19 @@ class Resolved(NamedTuple):
     origins: Mapping[str, str]
     overrides: Sequence[Override]
 
-    def load_team(self, *, need_adapters: bool = True) -> Team:
-        """The team these settings name, with their changes. Raises ConfigError and UsageError."""
+    def load_team(self, *, need_adapters: bool = True, adapters: Path | None = None) -> Team:
+        """The team these settings name, with their changes. Raises ConfigError and UsageError.
+
+        `adapters`: a folder to take the roles' adapters from, see `Team.with_adapters`.
+        """
         changes = list(self.overrides)
         if self.settings.scheme is not None:
             scheme = parse_scheme(self.settings.scheme)
             value = {"name": scheme.name, **scheme.options}
             changes.insert(0, Override(("scheme",), value, f"scheme {self.settings.scheme}"))
-        return Team.load(self.settings.team, overrides=changes, need_adapters=need_adapters)
+        own = need_adapters and adapters is None
+        team = Team.load(self.settings.team, overrides=changes, need_adapters=own)
+        return team if adapters is None else team.with_adapters(adapters)
 
 
 def user_file() -> Path:

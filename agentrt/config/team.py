@@ -10,7 +10,6 @@ from agentrt.builtin import agents_dir, built_in_teams
 from agentrt.config.checks import (
     Finding,
     check_adapters,
-    check_dialect,
     check_limits,
     check_names,
     check_paths,
@@ -39,7 +38,8 @@ from agentrt.config.sections import (
     SamplingConfig,
     ToolConfig,
 )
-from agentrt.config.strict import Name, Strict
+from agentrt.config.strict import Name, Strict, Text
+from agentrt.config.template import check_template
 from agentrt.config.yaml import Document, Path_, read_yaml
 from agentrt.errors import ConfigError, Problem, UsageError
 
@@ -74,13 +74,19 @@ class Override(NamedTuple):
 
 
 class Team(Strict):
-    """The whole file, checked."""
+    """The whole file, checked.
+
+    `corpus`: what the offline tools read where nobody names another file. `train_on`: question files that adapters are
+    trained on, with that corpus. Both are relative to the team file.
+    """
 
     version: Literal[1]
     base: BaseConfig = BaseConfig()
     scheme: SchemeConfig = SchemeConfig()
     dialect: DialectConfig = DialectConfig()
     preamble: str = ""
+    corpus: Text | None = None
+    train_on: tuple[Text, ...] = ()
     roles: Annotated[Mapping[Name, RoleConfig], Field(min_length=1)]
     tools: Mapping[Name, ToolConfig] = Field(default_factory=dict)
     flow: FlowConfig
@@ -127,7 +133,7 @@ class Team(Strict):
         team._document, team._root, team._name = document, root, name
         findings = [*team._cross_checks()]
         if need_adapters:
-            findings += check_adapters(team.roles, team.base, team.root)
+            findings += check_adapters(team.roles, team.base, team.root, team.reference)
         if findings:
             raise ConfigError(in_order(team.problem(*finding) for finding in findings))
         return team
@@ -149,6 +155,17 @@ class Team(Strict):
         ]
         return self.restore(self.values(), name=self.name, root=self.root, overrides=changes, need_adapters=False)
 
+    def with_adapters(self, folder: Path) -> Self:
+        """The team with the adapters in `folder`/<role>, as training leaves them, for all roles that have one.
+
+        Raises ConfigError for one that is missing there, or that was trained on another base.
+        """
+        changes = [
+            Override(("roles", name, "adapter"), str(folder.resolve() / name), f"--adapters {folder}")
+            for name in self.adapters()
+        ]
+        return self.restore(self.values(), name=self.name, root=self.root, overrides=changes)
+
     def values(self) -> dict[str, Any]:
         """The whole file with its changes, as JSON."""
         return self.model_dump(mode="json", exclude_none=True)
@@ -167,6 +184,22 @@ class Team(Strict):
     def source(self) -> str:
         """The team file as it was named."""
         return self._document.file
+
+    @property
+    def reference(self) -> str:
+        """What `--team` takes for this team: the name of a built-in one, else its file."""
+        built_in = self.name in built_in_teams() and self.root == agents_dir() / self.name
+        return self.name if built_in else self.source
+
+    @property
+    def corpus_file(self) -> Path | None:
+        """Where `corpus` lies; None if the team names none."""
+        return None if self.corpus is None else self.root / self.corpus
+
+    @property
+    def training_files(self) -> tuple[Path, ...]:
+        """Where the files of `train_on` lie."""
+        return tuple(self.root / name for name in self.train_on)
 
     def adapter_name(self, role: str) -> str:
         """The path a role's turns take: its own name, or empty (the neutral path) for `adapter: none`."""
@@ -191,8 +224,10 @@ class Team(Strict):
         yield from undeclared or check_paths(self.flow)
         yield from check_secrets(self.tools)
         yield from check_tools(self.tools)
-        yield from check_dialect(self.dialect, self.flow)
+        yield from check_template(self.dialect, self.flow, self.preamble, self.roles)
         yield from check_limits(self.limits, self.flow)
+        if self.train_on and self.corpus is None:
+            yield Finding(("train_on",), "name the `corpus` that these questions are answered from", on_key=True)
 
 
 def check_scheme(team: Team, known: Mapping[str, Iterable[str]]) -> list[Problem]:

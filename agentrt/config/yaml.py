@@ -169,17 +169,17 @@ def _compose(text: str, file: str) -> yaml.Node | None:
 def _syntax_message(error: yaml.MarkedYAMLError) -> str:
     problem = error.problem or "cannot be parsed"
     if "'\\t'" in problem:
-        return "a tab: YAML is indented with spaces"
+        return "a tab: indent with spaces, YAML takes no tabs"
     if "mapping values are not allowed" in problem:
         return "a second `: ` in one line: quote the text, or break and indent the line"
     if "expected a single document" in problem or "another document" in problem:
-        return "a second document (`---`): a file holds one"
+        return "a second document (`---`): a file holds one, move it to a file of its own"
     if "undefined alias" in problem:
         return f"{problem}: an alias `*name` needs its anchor `&name` earlier in the file"
     if "expected ',' or ']'" in problem or "expected ',' or '}'" in problem:
         start = error.context_mark
         opened = f" (opened in line {start.line + 1})" if start else ""
-        return f"this bracket's list or mapping is not closed{opened}: {problem}"
+        return f"this bracket's list or mapping is not closed{opened}: add a bracket or a comma ({problem})"
     return f"not valid YAML: {problem}"
 
 

@@ -1,7 +1,6 @@
 """What a step costs here, measured at start-up: how many rows may ride in a decode step for almost nothing."""
 
 import logging
-import statistics
 import time
 from typing import Final
 
@@ -12,6 +11,8 @@ from agentrt.cache.view import View
 from agentrt.engine.config import EngineConfig
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
+from agentrt.model.graphs import DecodeGraphs
+from agentrt.model.recorder import CudaGraphs
 from agentrt.schemes import Scheme
 from agentrt.step import Logits, Pass, Step, Write
 from agentrt.trajectory import NEUTRAL
@@ -23,6 +24,8 @@ PASS: Final = 256
 PREFIX: Final = 768
 """Tokens that both read: what rides reads them once a step, a pass once."""
 REPEATS: Final = 3
+PAYS: Final = 0.8
+"""What riding may cost at most, as a part of the price apart: it makes the speaker read private slots of its own."""
 
 _log = logging.getLogger("agentrt.engine")
 
@@ -31,18 +34,18 @@ def choose_ride_rows(scheme: Scheme, config: EngineConfig, backbone: Backbone, a
     """What the config says, else what is measured; 0 for a scheme that lets nothing ride."""
     if not scheme.rides:
         return 0
-    return measure_ride_rows(backbone, adapters) if config.ride_rows is None else config.ride_rows
+    return measure_ride_rows(backbone, adapters, config.cuda_graphs) if config.ride_rows is None else config.ride_rows
 
 
-def measure_ride_rows(backbone: Backbone, adapters: AdapterSet) -> int:
-    """The candidate whose rows cost least beside one decoded token, or 0 if a row costs less in a pass of its own.
+def measure_ride_rows(backbone: Backbone, adapters: AdapterSet, cuda_graphs: CudaGraphs = "off") -> int:
+    """The candidate whose rows cost least beside one decoded token, or 0 if a pass apart costs hardly more.
 
-    Runs a few forwards over made-up tokens in a cache of its own.
+    Runs a few forwards over made-up tokens in a cache of its own. With graphs, those are what a token alone runs in.
     """
-    return backbone.compute.call(_measure, backbone, adapters)
+    return backbone.compute.call(_measure, backbone, adapters, None if cuda_graphs == "off" else backbone.graphs())
 
 
-def _measure(backbone: Backbone, adapters: AdapterSet) -> int:
+def _measure(backbone: Backbone, adapters: AdapterSet, graphs: DecodeGraphs | None) -> int:
     spec = backbone.layout(adapters).kv_spec()
     store = CacheStore([spec], device=backbone.device, segment_slots=2 * (PREFIX + PASS))
     prefix = Tape(store, KV)
@@ -53,22 +56,22 @@ def _measure(backbone: Backbone, adapters: AdapterSet) -> int:
         tapes = [prefix.fork() for _ in sizes]
         reserve(store, [(tape, PREFIX + size) for tape, size in zip(tapes, sizes, strict=True)])
         step = Step(tuple(_pass(tape, size) for tape, size in zip(tapes, sizes, strict=True)))
-        times = []
-        for _ in range(REPEATS + 1):  # the first warms up
-            backbone.synchronize()
-            start = time.perf_counter()
-            backbone.run(step, store.planes, adapters)
-            backbone.synchronize()
-            times.append(time.perf_counter() - start)
+        backbone.synchronize()
+        start = time.perf_counter()
+        backbone.run(step, store.planes, adapters, graphs)
+        backbone.synchronize()
+        seconds = time.perf_counter() - start
         for tape in tapes:
             tape.close()
-        return statistics.median(times[1:])
+        return seconds
 
-    alone = cost(1)
-    riding = {rows: (cost(1, rows) - alone) / rows for rows in CANDIDATES}
-    apart = cost(PASS) / PASS
+    kinds = [(1,), *((1, rows) for rows in CANDIDATES), (PASS,)]
+    rounds = [[cost(*sizes) for sizes in kinds] for _ in range(REPEATS + 1)][1:]  # the first warms up
+    alone, *beside, whole = map(min, zip(*rounds, strict=True))
+    riding = {rows: (seconds - alone) / rows for rows, seconds in zip(CANDIDATES, beside, strict=True)}
+    apart = whole / PASS
     best = min(riding, key=lambda rows: riding[rows])
-    chosen = best if riding[best] < apart else 0
+    chosen = best if riding[best] < PAYS * apart else 0
     _log.info(
         "auto: %d rows ride in a decode step (ms a row: %s riding, %.3f after the turn; %.1f ms a decode step)",
         chosen,

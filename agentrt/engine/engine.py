@@ -13,7 +13,7 @@ import torch
 
 from agentrt.cache.prefix import Identity
 from agentrt.cache.store import CacheStore
-from agentrt.engine.admission import admit
+from agentrt.engine.admission import Admission
 from agentrt.engine.config import EngineConfig
 from agentrt.engine.costs import choose_ride_rows
 from agentrt.engine.health import EngineHealth, EngineStatus, check_queue, drained, health_of
@@ -70,10 +70,13 @@ class Engine:
             identity=Identity(backbone.content_hash, adapters.hashes, scheme.identity),
             max_preambles=self.config.max_preambles,
         )
+        self._graphs = None if self.config.cuda_graphs == "off" else backbone.graphs()
         ride_rows = choose_ride_rows(scheme, self.config, backbone, self.adapters)
         self._scheduler = Scheduler(self.config.max_step_tokens, self.config.idle_chunk_tokens, ride_rows)
+        self._admission = Admission(self._store.budget_bytes, self.config.room_timeout_s)
         self._sessions: list[SessionWork] = []
         self._changed = ProcessCondition()
+        self._unseen = True  # something has changed since turns were last admitted
         self._closed = False
         self._status: EngineStatus = "ok"
         self._death: str | None = None
@@ -157,7 +160,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         with self._changed:
-            return self._stats.at(self._store, len(self._sessions))
+            return self._stats.at(self._store, len(self._sessions), self._graphs.use if self._graphs else None)
 
     def health(self) -> EngineHealth:
         """Whether this engine takes work, and what it is busy with; raises nothing, not even after a fork."""
@@ -230,7 +233,7 @@ class Engine:
             turn = Turn(lambda: self._cancel(record))
             record = TurnWork(turn, work, adapter, sampling, kind, before)
             work.turn, work.urgent, work.failure = record, bool(work.pending), None
-            self._changed.notify_all()
+            self._tell()
         return turn
 
     def crop(self, work: SessionWork, length: int) -> None:
@@ -240,6 +243,7 @@ class Engine:
                 raise UsageError(f"crop: length {length} is outside [0, {len(work.trajectory)}]")
             work.sharing.crop(length)
             work.trajectory.crop(length)
+            self._tell()  # others may wait for what it held
 
     def fork(self, work: SessionWork) -> SessionWork:
         with self._changed:
@@ -249,15 +253,12 @@ class Engine:
             self._sessions.append(twin)
             return twin
 
-    def wait(self, work: SessionWork) -> None:
+    def settle(self, work: SessionWork, *, catch_up: bool) -> None:
         with self._changed:
             self._flush(work)
-
-    def settle(self, work: SessionWork) -> None:
-        with self._changed:
-            self._flush(work)
-            work.pending.extend(work.sharing.catch_up())
-            self._flush(work)
+            if catch_up:
+                work.pending.extend(work.sharing.catch_up())
+                self._flush(work)
 
     def kv_bytes(self, work: SessionWork) -> int:
         with self._changed:
@@ -270,7 +271,7 @@ class Engine:
             work.closing = True
             if work.turn is not None:
                 work.turn.cancelled = True
-                self._changed.notify_all()
+                self._tell()
                 self._changed.wait_for(lambda: work.turn is None or self._closed)
             if work in self._sessions:
                 self._retire(work)
@@ -293,7 +294,7 @@ class Engine:
         self._stepping = time.perf_counter()
         try:
             step = Step(tuple(job.run for job in jobs))
-            logits = self.backbone.run(step, self._store.planes, self.adapters)
+            logits = self.backbone.run(step, self._store.planes, self.adapters, self._graphs)
         except Exception as error:
             self._fail(jobs, error)
         else:
@@ -302,18 +303,18 @@ class Engine:
             self._stepping = None
 
     def _next_step(self) -> list[Job] | None:
-        """Wait for work and pack it; None when the engine is closed."""
+        """Wait for work, admit turns, and pack it; None when the engine is closed."""
         with self._changed:
-            self._admit()
-            while not self._closed and not (jobs := self._scheduler.pack(self._sessions)):
-                self._changed.wait()
-                self._admit()
-            return None if self._closed else jobs
-
-    def _admit(self) -> None:
-        """Drop cancelled turns; start those that can start."""
-        self._stats = self._stats.waited(admit(self._sessions, self._store.budget_bytes))
-        self._changed.notify_all()
+            while not self._closed:
+                if self._unseen:
+                    self._unseen = False
+                    self._stats = self._stats.waited(self._admission.admit(self._sessions))
+                    self._changed.notify_all()
+                if jobs := self._scheduler.pack(self._sessions):
+                    return jobs
+                self._changed.wait(self._admission.patience_s)
+                self._unseen = True
+            return None
 
     def _settle(self, jobs: list[Job], logits: list[torch.Tensor | None]) -> None:
         with self._changed:
@@ -330,7 +331,8 @@ class Engine:
                         job.turn.settle(rows[-1])
                     except BaseException as error:  # a stop or constraint callable of the caller's
                         job.turn.undo(error)
-            self._changed.notify_all()
+            if not all(job.decodes for job in jobs):
+                self._tell()
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         traceback.clear_frames(error.__traceback__)  # let go of the step's tensors
@@ -342,20 +344,25 @@ class Engine:
                     job.session.failure, job.session.urgent = wrapped, False
                 elif job.session.turn is job.turn:
                     job.turn.undo(wrapped)
-            self._changed.notify_all()
-
-    # Helpers, called under the lock.
+            self._tell()
 
     def _cancel(self, record: TurnWork) -> None:
         with self._changed:
             record.cancelled = True
-            self._changed.notify_all()
+            self._tell()
+
+    # Helpers, called under the lock.
+
+    def _tell(self) -> None:
+        """Something has changed that the admission of turns, or a caller who waits, looks at."""
+        self._unseen = True
+        self._changed.notify_all()
 
     def _flush(self, work: SessionWork) -> None:
         self._check_thread()
         self._check_idle(work)
         work.urgent, work.failure = bool(work.pending), None
-        self._changed.notify_all()
+        self._tell()
         self._changed.wait_for(lambda: not work.pending or work.failure or work.closed or self._closed)
         if work.failure is not None:
             raise work.failure
@@ -368,7 +375,7 @@ class Engine:
         work.closed = True
         work.sharing.close()
         self._sessions.remove(work)
-        self._changed.notify_all()
+        self._tell()
 
     def _check_open(self) -> None:
         if self._closed:

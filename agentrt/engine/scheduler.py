@@ -19,6 +19,11 @@ class Job:
     riding: bool = False
     """Work of the scheme's own that is in no queue: it runs beside the turn's decode step."""
 
+    @property
+    def decodes(self) -> bool:
+        """Once it has run: it gave its turn one more token, not the first nor the last."""
+        return self.turn is not None and self.session.turn is self.turn and len(self.turn.token_ids) > 1
+
 
 class Scheduler:
     """Packs at most `max_step_tokens` rows a step, in this order:

@@ -72,12 +72,15 @@ class Session:
         return Session(self._engine, self._engine.fork(self._work))
 
     def wait(self) -> None:
-        """Wait until the passes that earlier turns left outstanding have run."""
-        self._engine.wait(self._work)
+        """Wait until the passes that earlier turns left outstanding have run.
+
+        Raises CacheFullError where there is no room for what a base path still owes.
+        """
+        self._engine.settle(self._work, catch_up=False)
 
     def settle(self) -> None:
         """Wait for them, and for those too that the scheme would have put off to a later turn."""
-        self._engine.settle(self._work)
+        self._engine.settle(self._work, catch_up=True)
 
     def close(self) -> None:
         """Cancel a running turn and free every slot. Idempotent."""

@@ -7,6 +7,7 @@ from typing import Self
 from agentrt.cache.prefix import PrefixUse
 from agentrt.cache.store import CacheStore
 from agentrt.engine.scheduler import Job
+from agentrt.model.graphs import GraphUse
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,12 @@ class EngineStats:
     peak_bytes: int = 0
     sessions: int = 0
     waited_for_room: int = 0
-    """Turns that the KV budget had no room for when they came, but that waited, since others ran."""
+    """Turns that the KV budget had no room for when they came, but that waited for it."""
     preambles_kept: int = 0
     preambles: tuple[PrefixUse, ...] = ()
     """For each adapter and the path that computed what it read: hits, misses and reused tokens."""
+    graphs: GraphUse | None = None
+    """Recorded decode steps; None where the setting is off."""
 
     def after(self, jobs: Iterable[Job]) -> Self:
         """The counters after a step of these jobs, to be called before its tokens are noted."""
@@ -53,7 +56,7 @@ class EngineStats:
         """The counters after so many more turns have begun to wait for room."""
         return replace(self, waited_for_room=self.waited_for_room + turns) if turns else self
 
-    def at(self, store: CacheStore, sessions: int) -> Self:
+    def at(self, store: CacheStore, sessions: int, graphs: GraphUse | None) -> Self:
         """The counters with what is held now."""
         return replace(
             self,
@@ -62,4 +65,5 @@ class EngineStats:
             sessions=sessions,
             preambles_kept=len(store.prefixes),
             preambles=store.prefixes.uses,
+            graphs=graphs,
         )

@@ -18,14 +18,16 @@ from agentrt.model.attention import NAME, register
 from agentrt.model.choose import Chooser
 from agentrt.model.compute import ComputeThread
 from agentrt.model.context import StepContext
+from agentrt.model.graphs import DecodeGraphs
 from agentrt.model.keys import locate_keys
 from agentrt.model.linear import JointLinear, PackedLinear
 from agentrt.model.load import load_model
 from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
 from agentrt.model.packed import PackedRows
-from agentrt.model.peft_folder import ProjectionShape
 from agentrt.model.projections import AdaptedLinear
+from agentrt.model.recorder import CudaRecorder, Recorder, obstacle
 from agentrt.model.ridge import load_maps, locate, rotates
+from agentrt.model.shape import ModelShape, projection_shapes
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Pass, Step
 from agentrt_kernels.dispatch import Backend, resolve
@@ -52,8 +54,12 @@ class Backbone:
         tokenizer: Tokenizer | None = None,
         compute: ComputeThread | None = None,
         backend: Backend = "auto",
+        recorder: Recorder | None = None,
     ) -> None:
-        """`backend`: see `agentrt_kernels.dispatch`. Raises BackboneError where what is asked for cannot run."""
+        """`backend`: see `agentrt_kernels.dispatch`. Raises BackboneError where what is asked for cannot run.
+
+        `recorder`: records decode steps for engines that want it; None: CUDA's, where the device has it.
+        """
         self.tokenizer = tokenizer
         self.compute = compute or ComputeThread()
         """Where engines run this backbone's steps."""
@@ -62,23 +68,25 @@ class Backbone:
         self.model = model
         self.content_hash = content_hash
         config = model.config
-        self.num_layers = int(config.num_hidden_layers)
-        self.num_kv_heads = int(config.num_key_value_heads)
-        self.head_dim = int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
-        self.hidden_size = int(config.hidden_size)
+        self.shape = ModelShape.of(config)
+        self.num_layers, self.num_kv_heads = self.shape.num_layers, self.shape.num_kv_heads
+        self.head_dim = self.shape.head_dim
         self.max_positions = int(config.max_position_embeddings)
         self.vocab_size = int(config.vocab_size)
         self.names = names or (str(model.name_or_path),)
         self.dtype = next(model.parameters()).dtype
         self.device = next(model.parameters()).device
-        self.shapes: dict[Site, ProjectionShape] = {}
         try:
             self.backend = resolve(backend, self.device, head_dim=self.head_dim, dtype=self.dtype)
         except ValueError as error:
             raise BackboneError(str(error)) from error
         self._context = StepContext(self._step_kernels(), self._step_decode())
+        self._recorder = recorder
         self._lock = threading.Lock()
         self._stack = model.get_decoder()  # type: ignore[no-untyped-call]
+        if any(isinstance(module, AdaptedLinear) for module in self._stack.modules()):
+            raise ValueError("this model already belongs to a Backbone; share that one instead")
+        self.shapes = projection_shapes(self._stack)
         self._head = self.compute.call(PackedLinear, model.lm_head)
         self.compute.call(self._wrap)
 
@@ -100,18 +108,7 @@ class Backbone:
 
     def layout(self, adapters: AdapterSet, lr_dtype: torch.dtype | None = None) -> Layout:
         """What schemes need to declare planes; `lr_dtype` None = the model's own."""
-        return Layout(
-            num_layers=self.num_layers,
-            num_kv_heads=self.num_kv_heads,
-            head_dim=self.head_dim,
-            dtype=self.dtype,
-            lr_dtype=lr_dtype or self.dtype,
-            ranks=adapters.ranks,
-            key_ranks=adapters.key_ranks,
-            shared_a=adapters.shared_a,
-            hidden_size=self.hidden_size,
-            invocations=adapters.invocations,
-        )
+        return self.shape.layout(adapters, self.dtype, lr_dtype)
 
     def load_adapters(self, folders: Mapping[str, str | Path]) -> AdapterSet:
         """Read peft folders by role name for this backbone.
@@ -155,9 +152,21 @@ class Backbone:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
+    def graphs(self) -> DecodeGraphs:
+        """Recorded decode steps, for one engine. Where none can be recorded it says why and records none."""
+        unavailable = None if self._recorder else obstacle(self.device, self.backend)
+        if self._recorder is None and unavailable is None:
+            self._recorder = CudaRecorder()
+        return DecodeGraphs(self._context, self._decode_step, self._recorder, unavailable)
+
     @torch.inference_mode()
-    def run(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
-        """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None)."""
+    def run(
+        self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet, graphs: DecodeGraphs | None = None
+    ) -> list[torch.Tensor | None]:
+        """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None).
+
+        `graphs`: those of the engine whose planes these are; a step that it has recorded is replayed.
+        """
         with self._lock:
             if any(each.plan is not None for each in step.passes):
                 return self._run_planned(step, planes, adapters)
@@ -166,7 +175,9 @@ class Backbone:
                 *locate(step, planes, adapters.maps, self.rotary),
                 *locate_keys(step, planes, adapters, self.rotary),
             ]
-            hidden = self._layers(self._embed(step.passes), _positions(step.passes), step=self._context)
+            if graphs is not None and (logits := graphs.run(step.passes)) is not None:
+                return logits
+            hidden = self._layers(self._embed(step.passes), self._at(step.passes), step=self._context)
             return self._logits(step.passes, hidden)
 
     def _run_planned(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
@@ -177,7 +188,7 @@ class Backbone:
             nonlocal filled
             filled = []
             self._context.fill([each], planes, adapters)
-            self._project(layer, hidden, _positions([each]), step=self._context, chooser=Chooser(each, planes))
+            self._project(layer, hidden, self._at([each]), step=self._context, chooser=Chooser(each, planes))
 
         rows = PackedRows(step, planes, lambda each: self._embed([each]), project)
         for first, stop in itertools.pairwise(rows.edges(self.num_layers)):
@@ -187,7 +198,7 @@ class Backbone:
                 self._context.fill(now, planes, adapters)
                 filled = now
             if now:
-                rows.hidden = self._layers(rows.hidden, _positions(now), first, stop, step=self._context)
+                rows.hidden = self._layers(rows.hidden, self._at(now), first, stop, step=self._context)
         rows.turn_over(self.num_layers)
         if not rows.passes:
             return [None] * len(step.passes)
@@ -201,13 +212,13 @@ class Backbone:
         return embedded
 
     def _layers(
-        self, hidden: torch.Tensor, at: Sequence[int], first: int = 0, stop: int | None = None, **to_attention: Any
+        self, hidden: torch.Tensor, at: torch.Tensor, first: int = 0, stop: int | None = None, **to_attention: Any
     ) -> torch.Tensor:
-        """Hidden states [rows, D] of tokens `at` their positions, through layers `[first, stop)`.
+        """Hidden states [rows, D] of tokens `at` their positions [rows], through layers `[first, stop)`.
 
         `to_attention` reaches the attention function only.
         """
-        positions = self._upload(at)[None]
+        positions = at[None]
         hidden = hidden[None]
         rotary = self._stack.rotary_emb(hidden, position_ids=positions)
         for layer in self._stack.layers[first:stop]:
@@ -220,14 +231,24 @@ class Backbone:
             )
         return hidden[0]
 
+    def _at(self, passes: Iterable[Pass]) -> torch.Tensor:
+        """Positions of all rows, on the device."""
+        return self._upload([position for each in passes for position in each.positions])
+
+    def _decode_step(self, ids: torch.Tensor, positions: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """A whole step that nothing on the host takes part in; see `graphs.Forward`."""
+        hidden = self._layers(self._stack.embed_tokens(ids), positions, step=self._context)
+        logits: torch.Tensor = self._head(self._stack.norm(hidden[rows]))
+        return logits
+
     def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
         """int64 numbers on the device; the host does not wait for a GPU to take them."""
         host = torch.tensor(numbers, dtype=torch.int64, pin_memory=self.device.type == "cuda")
         return host.to(self.device, non_blocking=True)
 
-    def _project(self, layer: int, hidden: torch.Tensor, at: Sequence[int], **to_attention: Any) -> None:
+    def _project(self, layer: int, hidden: torch.Tensor, at: torch.Tensor, **to_attention: Any) -> None:
         """Only the projections of one layer, for what the attention function does with them."""
-        positions = self._upload(at)[None]
+        positions = at[None]
         module = self._stack.layers[layer]
         rotary = self._stack.rotary_emb(hidden[None], position_ids=positions)
         module.self_attn(
@@ -258,7 +279,7 @@ class Backbone:
             return None
         from agentrt.model.kernels import StepKernels  # imports triton
 
-        return StepKernels(self.device)
+        return StepKernels(self.device, int(self.model.config.num_attention_heads))
 
     def _step_decode(self) -> "StepDecode | None":
         if self.backend != "jit":
@@ -272,18 +293,11 @@ class Backbone:
         for index, layer in enumerate(self._stack.layers):
             for parent, names in ((layer.self_attn, ATTENTION), (layer.mlp, MLP)):
                 bases = {name: getattr(parent, name) for name in names}
-                if any(isinstance(base, AdaptedLinear) for base in bases.values()):
-                    raise ValueError("this model already belongs to a Backbone; share that one instead")
                 products: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {}
                 if parent is layer.self_attn:
                     joint = JointLinear([bases[name] for name in QKV])
                     products = {name: partial(joint.part, part) for part, name in enumerate(QKV)}
                 for name, base in bases.items():
                     site = Site(index, name)
-                    self.shapes[site] = ProjectionShape(base.in_features, base.out_features)
                     product = products.get(name) or PackedLinear(base)
                     setattr(parent, name, AdaptedLinear(product, site, self._context))
-
-
-def _positions(passes: Iterable[Pass]) -> list[int]:
-    return [position for each in passes for position in each.positions]

@@ -82,7 +82,7 @@ def dense_logits(backbone: Backbone, adapters: AdapterSet, rows: Sequence[Rows],
     places = [position for each in rows for position in range(each.start, each.end)]
     with backbone._lock, _dense_attention(backbone, episode):
         backbone._context.fill(passes, {}, adapters)
-        hidden = backbone._layers(backbone._embed(passes), places, episode=episode)
+        hidden = backbone._layers(backbone._embed(passes), backbone._upload(places), episode=episode)
         logits: torch.Tensor = backbone._head(backbone._stack.norm(hidden[list(wanted)]))
     return logits.float()
 

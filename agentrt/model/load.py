@@ -65,7 +65,7 @@ def load_model(
     with progress_bar() if report is None else nullcontext(report) as bar:
         located = locate(name, offline=offline, report=bar, sources=sources)
     folder = located.folder
-    config = _read_config(folder)
+    config = read_config(folder)
     tokenizer = Tokenizer.from_folder(folder)
     if tokenizer.vocab_size > config.vocab_size:
         raise BackboneError(
@@ -116,7 +116,8 @@ def _read_cpu_facts() -> str:
         return ""
 
 
-def _read_config(folder: Path) -> PreTrainedConfig:
+def read_config(folder: Path) -> PreTrainedConfig:
+    """A model folder's config. Raises BackboneError for one that is not understood, or not supported."""
     load: Any = AutoConfig.from_pretrained
     try:
         config: PreTrainedConfig = load(folder, local_files_only=True)

@@ -95,11 +95,9 @@ def read_adapter(
         where = f"layer {site.layer} {site.projection}"
         if site not in shapes:
             raise refuse(f"{where} does not exist in the backbone, which has {_num_layers(shapes)} layers")
-        if pair.keys() != {"A", "B"}:
-            raise refuse(f"{where} has only lora_{next(iter(pair))}; the file is damaged, save the adapter again")
+        _check_pair(where, {matrix: tensor.shape[matrix == "B"] for matrix, tensor in pair.items()}, refuse)
         lora_a, lora_b = pair["A"], pair["B"]
-        found = (lora_a.shape[1], lora_b.shape[0], 0 < lora_a.shape[0] == lora_b.shape[1])
-        if found != (*shapes[site], True):
+        if (lora_a.shape[1], lora_b.shape[0]) != shapes[site]:
             raise refuse(
                 f"{where} has A {list(lora_a.shape)} and B {list(lora_b.shape)}, the backbone maps "
                 f"{shapes[site].d_in} to {shapes[site].d_out}; it belongs to another base model"
@@ -131,11 +129,16 @@ def check_adapter(name: str, folder: Path) -> tuple[int, ...]:
         match = _match(key, refuse)
         ranks.setdefault(match["path"], {})[match["matrix"]] = shape[match["matrix"] == "B"]
     for path, pair in ranks.items():
-        if pair.keys() != {"A", "B"}:
-            raise refuse(f"{path} has only lora_{next(iter(pair))}; the file is damaged, save the adapter again")
-        if pair["A"] != pair["B"]:
-            raise refuse(f"{path} has A of rank {pair['A']} and B of rank {pair['B']}; save the adapter again")
+        _check_pair(path, pair, refuse)
     return _invocation(config, refuse)
+
+
+def _check_pair(where: str, ranks: Mapping[str, int], refuse: Any) -> None:
+    """Refuse a pair that lacks a matrix, or whose matrices are not of one rank."""
+    if ranks.keys() != {"A", "B"}:
+        raise refuse(f"{where} has only lora_{next(iter(ranks))}; the file is damaged, save the adapter again")
+    if not 0 < ranks["A"] == ranks["B"]:
+        raise refuse(f"{where} has A of rank {ranks['A']} and B of rank {ranks['B']}; save the adapter again")
 
 
 def _match(key: str, refuse: Any) -> re.Match[str]:

@@ -31,7 +31,7 @@ class AdaptedLinear(nn.Module):
             if self.site.projection == KEY and context.base_key_writes:
                 context.kernels.write_base_keys(self.site.layer, out[0])
             context.kernels.add_terms(self.site, x[0], out[0])
-            if self.site.projection == VALUE and context.column_writes:
+            if self.site.projection == VALUE:
                 context.kernels.deposit(self.site.layer, x[0])
             return out
         if self.site.projection == KEY and context.base_key_writes:

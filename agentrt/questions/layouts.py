@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, StrictInt, StrictStr, model_validator
 
-from agentrt.questions.question import LETTERS, Question, SupportingFact, pose_choice
+from agentrt.questions.question import LETTERS, Lesson, Question, SupportingFact, pose_choice
 
 _Text = Annotated[StrictStr, Field(min_length=1)]
 
@@ -64,6 +64,8 @@ class _ScienceRow(BaseModel):
     answer: StrictInt | StrictStr
     hint: _OptionalText = ""
     caption: _OptionalText = ""
+    lecture: _OptionalText = ""
+    solution: _OptionalText = ""
 
 
 def hotpot_question(benchmark: str, name: str, row: dict[str, Any], captions: bool) -> Question:
@@ -111,6 +113,8 @@ def science_question(benchmark: str, name: str, row: dict[str, Any], captions: b
         choices=tuple(read.choices),
         hint=read.hint,
         letter=LETTERS[index],
+        stem=read.question,
+        lesson=Lesson(read.lecture, read.solution) if read.solution.strip() else None,
     )
 
 

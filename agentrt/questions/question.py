@@ -1,10 +1,13 @@
 """A benchmark question as every part of the evaluation sees it. Knows nothing of files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+_OPTIONS: Final = "Options: "
 
 
 class SupportingFact(NamedTuple):
@@ -12,6 +15,13 @@ class SupportingFact(NamedTuple):
 
     title: str
     sent_id: int
+
+
+class Lesson(NamedTuple):
+    """What teaches the answer of a multiple-choice question: the rule, and why it gives this answer."""
+
+    lecture: str
+    solution: str
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,8 @@ class Question:
     answer: the gold answer; for a multiple-choice question the text of the right choice.
     letter: the gold letter of a multiple-choice question, else "".
     titles: the titles of the articles that come with the question.
+    stem: the text of a multiple-choice question without context and options.
+    lesson: for training only; None where the row tells no solution.
     """
 
     id: str
@@ -38,6 +50,12 @@ class Question:
     letter: str = ""
     supporting_facts: tuple[SupportingFact, ...] = ()
     titles: tuple[str, ...] = ()
+    stem: str = ""
+    lesson: Lesson | None = None
+
+    def for_evaluation(self) -> dict[str, Any]:
+        """Its values by name, without what only training reads."""
+        return {name: value for name, value in asdict(self).items() if name not in ("stem", "lesson")}
 
 
 def pose_choice(question: str, choices: Sequence[str], hint: str = "", caption: str = "") -> str:
@@ -48,4 +66,16 @@ def pose_choice(question: str, choices: Sequence[str], hint: str = "", caption: 
     """
     context = " ".join(part for part in (hint.strip(), f"Image: {caption.strip()}" if caption else "") if part)
     options = " ".join(f"({letter}) {choice}" for letter, choice in zip(LETTERS, choices, strict=False))
-    return "\n".join([question, *([f"Context: {context}"] if context else []), f"Options: {options}"])
+    return "\n".join([question, *([f"Context: {context}"] if context else []), f"{_OPTIONS}{options}"])
+
+
+def posed_letters(text: str) -> list[str]:
+    """The letters of the options that a posed question lists, on one line or more; [] if it lists none."""
+    letters: list[str] = []
+    _, found, rest = text.rpartition(f"{_OPTIONS}({LETTERS[0]}) ")
+    for letter, following in pairwise(LETTERS):
+        if not found:
+            break
+        letters.append(letter)
+        _, found, rest = rest.partition(f" ({following}) ")
+    return letters

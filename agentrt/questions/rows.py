@@ -1,4 +1,4 @@
-"""Raw rows of a question file, each with its line: JSONL, one JSON list, or one JSON object of named rows.
+"""Raw rows of a data file, each with its line: JSONL, one JSON list, or one JSON object of named rows.
 
 Knows JSON and lines, not what a row means.
 """
@@ -32,7 +32,7 @@ def read_rows(path: Path) -> Iterator[RawRow]:
     text = _read_text(path)
     start = _skip_blank(text, 0)
     if start == len(text):
-        raise DataError(f"{path}:1: the file is empty; it must hold questions as JSONL or JSON")
+        raise DataError(f"{path}:1: the file is empty; it must hold rows as JSONL or JSON")
     if text[start] == "[":
         yield from _document(path, text, start, named=False)
     elif path.suffix == ".jsonl" or _is_row(text[start:].split("\n", 1)[0]):
@@ -40,7 +40,7 @@ def read_rows(path: Path) -> Iterator[RawRow]:
     elif text[start] == "{":
         yield from _document(path, text, start, named=True)
     else:
-        raise DataError(f"{path}:1: not JSON; give questions as JSONL or in the dataset's own JSON")
+        raise DataError(f"{path}:1: not JSON; give rows as JSONL or in the dataset's own JSON")
 
 
 def _read_text(path: Path) -> str:
@@ -50,7 +50,7 @@ def _read_text(path: Path) -> str:
         line = error.object[: error.start].count(b"\n") + 1
         raise DataError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8 (or unpack it)") from error
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}; give the path of a question file") from error
+        raise UsageError(f"{path}: {error.strerror or error}; give the path of a file of rows") from error
 
 
 def _is_row(line: str) -> bool:
@@ -89,7 +89,7 @@ def _document(path: Path, text: str, start: int, *, named: bool) -> Iterator[Raw
     closing = "}" if named else "]"
     position = _skip_blank(text, start + 1)
     if text[position : position + 1] == closing:
-        raise DataError(f"{path}:1: the file holds no question")
+        raise DataError(f"{path}:1: the file holds no row")
     while True:
         line, counted = line + text.count("\n", counted, position), position
         place, name = f"{path}:{line}", ""

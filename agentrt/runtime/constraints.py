@@ -24,22 +24,22 @@ class FieldConstraint(Protocol):
     @property
     def max_tokens(self) -> int: ...
 
-    def allowed(self, generated: Sequence[int]) -> Sequence[int]:
-        """Token ids that may come next; empty once the field is complete."""
+    def allowed(self, generated: Sequence[int]) -> Sequence[int] | None:
+        """Token ids that may come next: None = any, empty = the field is complete."""
         ...
 
     def read(self, generated: Sequence[int]) -> FieldText: ...
 
 
 class ChoiceConstraint:
-    """One of `choices` (at least one; repeated ones count once).
+    """One of `choices` (at least one; repeated ones count once), each with `closing` behind it.
 
     Where one choice is a prefix of another and the field has no terminator ("Search", "Search engine" as actions),
     the marker that would follow decides: it is generated, and is the field's tail.
     """
 
-    def __init__(self, renderer: Renderer, emits: Emits, choices: Iterable[str]) -> None:
-        entries = [(renderer.field(emits, choice), choice) for choice in choices]
+    def __init__(self, renderer: Renderer, emits: Emits, choices: Iterable[str], *, closing: str = "") -> None:
+        entries = [(renderer.field(emits, choice + closing), choice) for choice in choices]
         if not entries:
             raise ValueError("a choice needs at least one string")
         self._trie = TokenTrie(entries)
@@ -71,7 +71,7 @@ class ChoiceConstraint:
 
 
 class SpanConstraint:
-    """A span of `texts` of at most `max_words` words and `max_tokens` tokens, or one of `also`.
+    """A span of `texts` of at most `max_words` words and `max_tokens` tokens, or one of `also`, `closing` behind it.
 
     A span starts where a word starts, ends where a word or its closing punctuation ends, and crosses no open, close
     or end marker. Only the first tokens are laid out at once; the spans that begin with the token a model picks are
@@ -87,10 +87,11 @@ class SpanConstraint:
         also: Iterable[str] = (),
         max_words: int = MAX_SPAN_WORDS,
         max_tokens: int = 64,
+        closing: str = "",
     ) -> None:
-        self._renderer, self._emits = renderer, emits
+        self._renderer, self._emits, self._closing = renderer, emits, closing
         self._max_words, self.max_tokens = max_words, max_tokens
-        self._also = [(renderer.field(emits, text), text) for text in also]
+        self._also = [(self._field(text), text) for text in also]
         self._starts: dict[int, list[tuple[str, int]]] = {token_ids[0]: [] for token_ids, _ in self._also}
         self._tries: dict[int, TokenTrie] = {}
         first_tokens: dict[str, int | None] = {}
@@ -98,7 +99,7 @@ class SpanConstraint:
             for start, end in _first_words(piece):
                 word = piece[start:end]
                 if word not in first_tokens:
-                    token_ids = renderer.field(emits, word)
+                    token_ids = self._field(word)
                     first_tokens[word] = token_ids[0] if len(token_ids) <= max_tokens else None
                 first = first_tokens[word]
                 if first is not None:
@@ -123,6 +124,9 @@ class SpanConstraint:
         assert node.value is not None, "the field is not complete"
         return FieldText(node.value, "", True)
 
+    def _field(self, text: str) -> list[int]:
+        return self._renderer.field(self._emits, text + self._closing)
+
     def _pieces(self, texts: Iterable[str]) -> Iterable[str]:
         """The texts cut at markers, which no span may hold; each once, so that repeated pages cost nothing."""
         d = self._renderer.dialect
@@ -138,7 +142,7 @@ class SpanConstraint:
                 for piece, start in self._starts[first]
                 for end in _ends(piece, start, self._max_words)
             }
-            entries = [(self._renderer.field(self._emits, span), span) for span in spans]
+            entries = [(self._field(span), span) for span in spans]
             fitting = [entry for entry in entries if len(entry[0]) <= self.max_tokens]
             self._tries[first] = TokenTrie(
                 (token_ids[1:], text) for token_ids, text in [*self._also, *fitting] if token_ids[0] == first

@@ -20,13 +20,10 @@ A call is a whole action line, written in one go by adapters that were trained s
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from agentrt.config.flow import Emits
+from agentrt.config.flow import VERDICT_NAME, Emits
 from agentrt.config.sections import DialectConfig
 from agentrt.runtime.ports import Tokenizer
 from agentrt_tools import neutralise, one_line
-
-VERDICT_NAME: Final = "Reflect"
-"""The action name under which a verdict is written (AutoAct, Qiao et al., 2024)."""
 
 _WHOLE_LINES: Final = ("thought", "call")
 """Fields that end their line themselves."""

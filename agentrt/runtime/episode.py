@@ -41,11 +41,11 @@ class Runtime:
     scheme: replaces the team's, e.g. "rebase_shared:lp".
     engine: used instead of loading one, and left open; the scheme is then the engine's own.
     tools: replace the team's tools of the same names.
-    corpus: the file the offline tools read.
+    corpus: the file the offline tools read; None: the one that the team file names, if it does.
     record: a folder to which every tool call is written; cassette: one from which calls are played, without the tools.
     seed: with the same seed a question gets the same tokens, whatever else runs.
     out: each run writes a folder of its own there, named by its id; None writes nothing.
-    dtype: replaces the team's. device, offline, backend: see `Engine.load`.
+    dtype: replaces the team's. device, offline, backend: see `Engine.load`; cuda_graphs: see `EngineConfig`.
     kv_budget: the most that the caches may hold, in GiB (1.5) or tokens ("20000t"); a turn beyond it raises
         CacheFullError. None: no limit.
     adapters: more adapter folders to load, by name, for runs that give a role another one (`RunOptions`).
@@ -70,6 +70,7 @@ class Runtime:
         device: str = "auto",
         offline: bool = False,
         backend: Literal["auto", "triton", "jit", "reference"] = "auto",
+        cuda_graphs: Literal["off", "auto"] = "off",
         kv_budget: float | str | None = None,
         adapters: Mapping[str, Path | str] | None = None,
     ) -> None:
@@ -83,10 +84,11 @@ class Runtime:
             lambda question, seed: self._job(question, RunOptions(seed=seed), stream_tokens=True), self.team.name
         )
         """A compiled LangGraph that answers `{"question": ...}`, alone or as a node of another graph."""
+        corpus = corpus or self.team.corpus_file
         self._tools = Toolbox.open(self.team, _path(corpus), tools, record=_path(record), cassette=_path(cassette))
         self._out = _path(out)
         self._dtype, self._device, self._offline = dtype or self.team.base.dtype, device, offline
-        self._backend = backend
+        self._backend, self._cuda_graphs = backend, cuda_graphs
         self._budget = KVBudget(None, None) if kv_budget is None else KVBudget.parse(kv_budget)
         self._engine, self._owns_engine = engine, engine is None
         self._adapters = {name: Path(folder) for name, folder in (adapters or {}).items()}
@@ -98,6 +100,7 @@ class Runtime:
             device=device,
             offline=offline,
             backend=backend,
+            cuda_graphs=cuda_graphs,
             kv_budget=kv_budget,
             adapters={name: str(folder.resolve()) for name, folder in self._adapters.items()},
         )
@@ -332,7 +335,11 @@ class Runtime:
             device=self._device,
             offline=self._offline,
             backend=self._backend,
-            config=EngineConfig(kv_budget_bytes=self._budget.num_bytes, kv_budget_tokens=self._budget.num_tokens),
+            config=EngineConfig(
+                kv_budget_bytes=self._budget.num_bytes,
+                kv_budget_tokens=self._budget.num_tokens,
+                cuda_graphs=self._cuda_graphs,
+            ),
         )
 
 

@@ -182,8 +182,9 @@ class RunFinished(_Event):
     scheme: str
     forced_by: Status | None = None
     """The limit that made the team answer, of a "forced" one."""
-    answer_logprob: float | None = None
-    """Mean log-probability of the tokens of the answer's field: how sure the model was of its own words."""
+    confidence: float | None = None
+    """How sure the model was of the answer's words, 0 to 1: the geometric mean of their tokens' probabilities in the
+    thought that led to the answer, or in its own field where that thought does not say it."""
     parse_failures: int = 0
     """Arguments that did not end by themselves, and action lines that could not be read."""
     repairs: dict[str, int] = Field(default_factory=dict)

@@ -1,11 +1,19 @@
 """Which text may fill a field: the constraint of a node, given what the episode has seen."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
 
-from agentrt.config.team import RoleNode
+from agentrt.config.flow import Emits
+from agentrt.config.team import ConstrainConfig, RoleNode
+from agentrt.questions.question import posed_letters
 from agentrt.runtime.constraints import ChoiceConstraint, FieldConstraint, SpanConstraint
 from agentrt.runtime.dialect import Renderer
+from agentrt.runtime.endings import EndingConstraint
 from agentrt.runtime.state import EpisodeState, unread_titles
+
+FULL_STOP: Final = "."
+"""What ends a thought behind a constrained text."""
 
 
 def has_argument(node: RoleNode, action: str, state: EpisodeState) -> bool:
@@ -15,9 +23,8 @@ def has_argument(node: RoleNode, action: str, state: EpisodeState) -> bool:
         return True
     if rule is not None and rule.span_of == "observations":
         return bool(state["observations"])
-    if _choices(node, action) == "seen_titles":
-        return bool(unread_titles(state))
-    return True
+    choices = rule.choices if rule is not None else node.choices
+    return bool(unread_titles(state)) if choices == "seen_titles" else True
 
 
 def offered(node: RoleNode, argue: Mapping[str, RoleNode], state: EpisodeState) -> Sequence[str]:
@@ -36,17 +43,38 @@ def argument_constraint(
 ) -> FieldConstraint | None:
     """The constraint on an argument for the action chosen before; None: free text."""
     rule = node.constrain.get(state["action"])
-    also = rule.also if rule is not None else ()
-    if rule is not None and rule.span_of is not None:
+    if rule is None and node.choices is not None:
+        rule = ConstrainConfig(choices=node.choices)
+    return None if rule is None else _constraint(renderer, "argument", rule, state, max_tokens)
+
+
+def thought_constraint(
+    renderer: Renderer, node: RoleNode, state: EpisodeState, max_tokens: int
+) -> FieldConstraint | None:
+    """The constraint on the end of a thought; None: free text throughout."""
+    endings = {
+        words: partial(_constraint, renderer, "thought", rule, state, max_tokens, closing=FULL_STOP)
+        for words, rule in node.after.items()
+    }
+    return EndingConstraint(renderer, endings, max_tokens) if endings else None
+
+
+def _constraint(
+    renderer: Renderer, emits: Emits, rule: ConstrainConfig, state: EpisodeState, max_tokens: int, *, closing: str = ""
+) -> FieldConstraint | None:
+    """What a rule of the team file allows now; None where it would allow nothing."""
+    if rule.span_of is not None:
         texts = state["observations"] if rule.span_of == "observations" else [state["question"]]
-        span = SpanConstraint(renderer, "argument", texts, also=also, max_tokens=max_tokens)
+        span = SpanConstraint(renderer, emits, texts, also=rule.also, max_tokens=max_tokens, closing=closing)
         return None if span.empty else span
-    choices = _choices(node, state["action"])
-    listed = unread_titles(state) if choices == "seen_titles" else list(choices)
-    return ChoiceConstraint(renderer, "argument", [*listed, *also]) if listed or also else None
+    listed = [*_listed(rule.choices or (), state), *rule.also]
+    return ChoiceConstraint(renderer, emits, listed, closing=closing) if listed else None
 
 
-def _choices(node: RoleNode, action: str) -> Sequence[str] | str:
-    """Listed strings, "seen_titles", or nothing; the action's own rule goes before the node's."""
-    rule = node.constrain.get(action)
-    return (rule.choices if rule is not None else node.choices) or ()
+def _listed(choices: Sequence[str] | str, state: EpisodeState) -> Sequence[str]:
+    match choices:
+        case "seen_titles":
+            return unread_titles(state)
+        case "options":
+            return posed_letters(state["question"])
+    return choices

@@ -13,6 +13,7 @@ class EngineState(BaseModel):
     sessions: int
     waiting: int
     decoding: int
+    waiting_for_room: int
     held_bytes: int
 
 

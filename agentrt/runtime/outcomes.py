@@ -42,7 +42,7 @@ def _argument(team: Team, state: EpisodeState, written: Written) -> EpisodeState
     }
     if action in team.tools:
         return changes
-    return changes | _answer(team, state, action, text, written)
+    return changes | _answer(team, state, action, text)
 
 
 def _call(team: Team, name: str, node: RoleNode, state: EpisodeState, written: Written) -> EpisodeState:
@@ -53,7 +53,7 @@ def _call(team: Team, name: str, node: RoleNode, state: EpisodeState, written: W
         changes["repairs"] = _counted(state["repairs"], parsed)
         changes |= {"action": parsed.name, "argument": parsed.argument}
         if parsed.name == FINISH:
-            return changes | _answer(team, state, parsed.name, parsed.argument, written)
+            return changes | _answer(team, state, parsed.name, parsed.argument)
         if parsed.name != NO_ACTION:
             return changes
         listed = ", ".join(node.choices or ())
@@ -68,9 +68,9 @@ def _call(team: Team, name: str, node: RoleNode, state: EpisodeState, written: W
     return changes
 
 
-def _answer(team: Team, state: EpisodeState, action: str, text: str, written: Written) -> EpisodeState:
+def _answer(team: Team, state: EpisodeState, action: str, text: str) -> EpisodeState:
     answer = [action, text, ""]
-    changes: EpisodeState = {"answer": text, "answer_logprob": written.mean_logprob, "calls": [answer]}
+    changes: EpisodeState = {"answer": text, "calls": [answer]}
     if status := loops(team.limits, [*state["calls"], answer]):
         changes["status"] = status
     return changes

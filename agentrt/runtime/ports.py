@@ -125,6 +125,11 @@ class EngineHealth(Protocol):
     @property
     def decoding(self) -> int: ...
     @property
+    def waiting_for_room(self) -> int:
+        """Of the waiting turns, those that the KV budget had no room for yet."""
+        ...
+
+    @property
     def held_bytes(self) -> int: ...
 
 

@@ -48,8 +48,8 @@ class EpisodeResult(BaseModel):
     answer: str | None
     forced_by: Status | None = None
     """The limit that made the team answer; None if it answered of its own accord, or not at all."""
-    answer_logprob: float | None
-    """Mean log-probability of the tokens of the answer's field; None without an answer."""
+    confidence: float | None = None
+    """How sure the model was of the answer's words, 0 to 1 (see `answer_confidence`); None without an answer."""
     verdicts: tuple[str, ...]
     steps: int
     actions: tuple[ActionRecord, ...]
@@ -96,7 +96,7 @@ def result_of(
     same = (
         "question",
         "answer",
-        "answer_logprob",
+        "confidence",
         "verdicts",
         "steps",
         "usage",

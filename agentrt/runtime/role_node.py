@@ -12,10 +12,11 @@ from langgraph.runtime import Runtime
 
 from agentrt.config.team import RoleNode, Team
 from agentrt.runtime.actions import Action
+from agentrt.runtime.confidence import answer_confidence
 from agentrt.runtime.constraints import ChoiceConstraint, FieldConstraint
 from agentrt.runtime.dialect import Renderer
 from agentrt.runtime.events import RoleUsage, TurnFinished, TurnStarted
-from agentrt.runtime.fields import argument_constraint, offered
+from agentrt.runtime.fields import argument_constraint, offered, thought_constraint
 from agentrt.runtime.limits import out_of_room, out_of_steps, out_of_time, out_of_turns
 from agentrt.runtime.outcomes import outcome, read_call
 from agentrt.runtime.state import EpisodeState, RunContext, SpanRecord
@@ -101,6 +102,11 @@ def role_node(
         if not written.field.closed and not written.field.tail:
             spans += context.append(context.renderer.closing(node.emits), author="runtime", kind="end")
         usage = RoleUsage.model_validate(state["usage"].get(node.role, {}))
+        changes = outcome(team, name, node, state, written)
+        if node.emits == "thought":
+            changes["thought_logprobs"] = list(written.result.logprobs)
+        if (answer := changes.get("answer")) is not None:
+            changes["confidence"] = _confidence(context.renderer, answer, state, written)
         return {
             "spans": spans,
             "role": node.role,
@@ -109,7 +115,7 @@ def role_node(
             "turns": turn,
             "turns_s": state["turns_s"] + time.monotonic() - started,
             "usage": {**state["usage"], node.role: add_turn(usage, facts).model_dump()},
-            **outcome(team, name, node, state, written),
+            **changes,
         }
 
     return run
@@ -134,8 +140,10 @@ def _constraint(
     renderer: Renderer, node: RoleNode, argue: Mapping[str, RoleNode], state: EpisodeState, budget: int
 ) -> FieldConstraint | None:
     match node.emits:
-        case "thought" | "call":
+        case "call":
             return None
+        case "thought":
+            return thought_constraint(renderer, node, state, budget)
         case "argument":
             return argument_constraint(renderer, node, state, budget)
         case "action" | "verdict":
@@ -146,6 +154,13 @@ def _repairs(team: Team, node: RoleNode, written: Written) -> tuple[str, ...]:
     """The repairs that a whole action line took to be read."""
     parsed = read_call(team, node, written.field.text) if node.emits == "call" else None
     return parsed.repairs if isinstance(parsed, Action) else ()
+
+
+def _confidence(renderer: Renderer, answer: str, state: EpisodeState, written: Written) -> float | None:
+    thoughts = (span["token_ids"] for span in reversed(state["spans"]) if span["kind"] == "thought")
+    return answer_confidence(
+        renderer.tokenizer, answer, next(thoughts, []), state["thought_logprobs"], written.result.logprobs
+    )
 
 
 def _generated(renderer: Renderer, node: RoleNode, adapter: str, written: Written) -> SpanRecord:

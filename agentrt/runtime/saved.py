@@ -10,8 +10,8 @@ from agentrt.config.team import Override, Team
 from agentrt.errors import DataError, UsageError
 from agentrt.runtime.runlog import EVENTS_FILE, LoggedRun, read_run
 
-_MAY_CHANGE: Final = ("scheme", "limits")
-"""Of a team: its text, roles and tools are what the recorded tokens depend on."""
+_MAY_CHANGE: Final = ("scheme", "limits", "corpus", "train_on")
+"""Of a team: its text, roles and tools are what the recorded tokens depend on. The corpus is one of the resources."""
 
 
 class SavedTeam(BaseModel):
@@ -52,6 +52,7 @@ class Resources(BaseModel):
     device: str = "auto"
     offline: bool = False
     backend: Literal["auto", "triton", "jit", "reference"] = "auto"
+    cuda_graphs: Literal["off", "auto"] = "off"
     kv_budget: float | str | None = None
     adapters: dict[str, str] = Field(default_factory=dict)
 

@@ -53,7 +53,10 @@ class EpisodeState(TypedDict, total=False):
     repairs: dict[str, int]
     """How often each repair was needed to read a call (see `agentrt.runtime.actions.Repair`)."""
     answer: str | None
-    answer_logprob: float | None
+    confidence: float | None
+    """In the answer (see `answer_confidence`)."""
+    thought_logprobs: list[float]
+    """Of the tokens of the thought that was written last."""
 
     titles: list[str]
     """Titles that observations showed, in order, each once."""
@@ -91,7 +94,8 @@ def initial_state(question: str, spans: list[SpanRecord]) -> EpisodeState:
         retry="",
         repairs={},
         answer=None,
-        answer_logprob=None,
+        confidence=None,
+        thought_logprobs=[],
         titles=[],
         tool_state={},
         steps=0,
@@ -130,8 +134,9 @@ class RunContext:
     def cancel(self) -> None:
         """End the run at the next token or tool call; safe from any thread."""
         self.cancelled.set()
-        if self.turn is not None:
-            self.turn.cancel()
+        turn = self.turn  # the run's own thread may forget it meanwhile
+        if turn is not None:
+            turn.cancel()
 
     def stop_if_cancelled(self) -> None:
         """Raises TurnCancelledError. A node that raises leaves no checkpoint, so the run can be resumed before it."""

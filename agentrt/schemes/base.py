@@ -166,7 +166,7 @@ class SharingSession(ABC):
     def catch_up(self) -> list[Pass]:
         """What earlier turns still owe, between turns: passes after which nothing is outstanding.
 
-        Raises CacheFullError.
+        Raises CacheFullError, but not for a turn that has just ended: it holds the room.
         """
         return []
 
@@ -214,6 +214,10 @@ class SharingSession(ABC):
         """Bytes of all slots its tapes hold, reserved ones included."""
         planes = self._store.planes
         return sum((t.capacity - t.start) * planes[t.plane].spec.row_bytes for t in self._tapes.values())
+
+    @property
+    def holds_slots(self) -> bool:
+        return any(tape.capacity > tape.start for tape in self._tapes.values())
 
     @property
     def tapes(self) -> Mapping[str, Tape]:

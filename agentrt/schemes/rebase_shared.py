@@ -23,8 +23,8 @@ class ReBaseShared(PreLRShared):
 
     schedule: when that pass runs. `lp` (lazy prefill): at the turn's end, done before the session reads again.
         `db` (double batching): beside the speaker in every step. `fused`: in the next turn's prefill step.
-        `auto`: in the room left in the turn's decode steps; what remains is fused if it is at most `fuse_rows`,
-        else run at the turn's end. All leave the same cache.
+        `auto`: in the room left in the turn's decode steps, chunk by chunk; what remains is fused if it is at most
+        `fuse_rows`, else run at the turn's end. All leave the same cache.
     lp_at: `call`, or `handover`: no base pass while the same agent goes on. It then attends to its own values, so
         the result differs.
     adapted_tail: `all`, or how many of a turn's last context tokens the adapter reads; those before are read by
@@ -120,9 +120,10 @@ class ReBaseSharedSession(PreLRSharedSession):
             self._tapes["private"] = self._base.lend(self._read_from)
 
     def ride(self, rows: int) -> list[Pass]:
-        if not self._rides or self._direct:
+        """A whole chunk or nothing: a pass has its price, and what is left over is fused or run later."""
+        end = self._base.end + rows
+        if not self._rides or self._direct or end > self._trajectory.num_processed:
             return []
-        end = min(self._base.end + rows, self._trajectory.num_processed)
         return self._base_passes(end)
 
     def end(self) -> Sequence[Pass]:
@@ -147,7 +148,7 @@ class ReBaseSharedSession(PreLRSharedSession):
         end = self._trajectory.num_processed
         if self._base.end >= end:
             return []
-        self._drop_keys(self._pivot)
+        self._drop_keys(self._pivot)  # at a turn's end that makes room for these: the speaker had keys as far
         keys = [self._key_tape(self._pivot)] if self._keyed else []
         reserve(self._store, [(tape, end) for tape in (*super()._turn_tapes(), *keys)])
         return self._base_passes(end)

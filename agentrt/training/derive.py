@@ -1,7 +1,7 @@
-"""From questions with supporting facts to trajectories, by the runtime itself with a teacher in the model's place.
+"""From questions with a known way to the answer to trajectories, by the runtime itself, a teacher in the model's place.
 
 The episode runs as it would be served: same graph, tools, clipping, constraints and tokens; only the words come
-from `GoldPolicy`. So training text cannot differ from what the roles meet later.
+from a `Teacher`. So training text cannot differ from what the roles meet later.
 """
 
 import random
@@ -16,9 +16,11 @@ from agentrt.runtime.episode import Runtime
 from agentrt.runtime.ports import Tokenizer
 from agentrt.testing import ScriptedEngine, ScriptError
 from agentrt.training.examples import Recorded
-from agentrt.training.policy import Detour, GoldPolicy, PolicyStuckError
+from agentrt.training.lesson_policy import LessonPolicy
+from agentrt.training.policy import GoldPolicy
 from agentrt.training.record import field_limits, record
-from agentrt.training.sources import GoldQuestion, Skipped
+from agentrt.training.sources import LessonQuestion, Skipped, TaughtQuestion
+from agentrt.training.teacher import Detour, PolicyStuckError, Senses, Teacher
 from agentrt_tools.corpus import OfflineCorpus, open_corpus
 
 _DETOURS: Final[tuple[tuple[Detour, float], ...]] = (("none", 0.4), ("middle", 0.2), ("last", 0.2), ("wrong", 0.2))
@@ -36,7 +38,7 @@ class Derived(NamedTuple):
 def derive(
     team: Team,
     tokenizer: Tokenizer,
-    questions: Iterable[GoldQuestion],
+    questions: Iterable[TaughtQuestion],
     corpus: Path,
     *,
     variants: int = 1,
@@ -45,19 +47,19 @@ def derive(
     """Trajectories of `questions`, up to `variants` of each, in their order; deterministic in `seed`.
 
     After a wrong answer plan tries again where the team's flow leads back to it (see `agentrt.training.retry`).
-    Raises UsageError if the team is not one the teacher knows how to play: its first role node writes thoughts, and
+    Raises UsageError if the team is not one that teachers know how to play: its first role node writes thoughts, and
     it has the actions Search, Retrieve and Finish.
     """
     _check(team)
-    teacher = _Teacher(team, tokenizer, open_corpus(corpus), seed)
-    with Runtime(team, engine=teacher.engine, corpus=corpus) as runtime:
+    school = _School(team, tokenizer, open_corpus(corpus), seed)
+    with Runtime(team, engine=school.engine, corpus=corpus) as runtime:
         for question in questions:
             for variant, detour in enumerate(_detours(question, variants, seed)):
-                yield teacher.play(runtime, question, detour, variant)
+                yield school.play(runtime, question, detour, variant)
 
 
-class _Teacher:
-    """Answers the scripted engine with the policy of the episode that is running."""
+class _School:
+    """Answers the scripted engine with the teacher of the episode that is running."""
 
     def __init__(self, team: Team, tokenizer: Tokenizer, corpus: OfflineCorpus, seed: int) -> None:
         self._team = team
@@ -65,16 +67,13 @@ class _Teacher:
         self._seed = seed
         self._judges = _judges(team)
         self._limits = field_limits(team)
-        self._policy: GoldPolicy | None = None
+        self._teacher: Teacher | None = None
         self.engine = ScriptedEngine(
             self._write, tokenizer=tokenizer, dialect=team.dialect, adapter_names=tuple(team.adapters())
         )
 
-    def play(self, runtime: Runtime, question: GoldQuestion, detour: Detour, variant: int) -> Derived:
-        policy = GoldPolicy(
-            question, detour, mentions=self._corpus.mentions, fits=self._fits, seed=self._seed + variant
-        )
-        self._policy = policy
+    def play(self, runtime: Runtime, question: TaughtQuestion, detour: Detour, variant: int) -> Derived:
+        self._teacher = teacher = self._teacher_of(question, detour, self._seed + variant)
         self.engine.sessions.clear()
         name = f"{question.id}/{variant}-{detour}"
         try:
@@ -87,11 +86,17 @@ class _Teacher:
         if result.status != "finished" or result.error or result.parse_failures:
             reason = result.error or f"its episode ended as {result.status}"
             return Derived(None, Skipped(name, reason, question.place))
-        return Derived(record(result, policy.taught, name, question.id), None)
+        return Derived(record(result, teacher.taught, name, question.id), None)
+
+    def _teacher_of(self, question: TaughtQuestion, detour: Detour, seed: int) -> Teacher:
+        senses = Senses(self._corpus.mentions, self._fits)
+        if isinstance(question, LessonQuestion):
+            return LessonPolicy(question, detour, senses, seed=seed)
+        return GoldPolicy(question, detour, senses, seed=seed)
 
     def _write(self, adapter: str, emits: Emits, so_far: str) -> str:
-        assert self._policy is not None
-        return self._policy.write(emits, self._observations(), judging=adapter in self._judges)
+        assert self._teacher is not None
+        return self._teacher.write(emits, self._observations(), judging=adapter in self._judges)
 
     def _observations(self) -> list[str]:
         """All observations of the running episode, as the model reads them."""
@@ -108,7 +113,7 @@ class _Teacher:
         return len(self.engine.renderer.field(emits, text)) <= self._limits[emits]
 
 
-def _detours(question: GoldQuestion, variants: int, seed: int) -> Sequence[Detour]:
+def _detours(question: TaughtQuestion, variants: int, seed: int) -> Sequence[Detour]:
     """`variants` different detours of a question, drawn by their shares."""
     rng = random.Random(f"{seed}:{question.id}")
     left = dict(_DETOURS)
@@ -128,6 +133,6 @@ def _judges(team: Team) -> set[str]:
 def _check(team: Team) -> None:
     if lacking := {"Search", "Retrieve", "Finish"} - set(team.flow.actions()):
         raise UsageError(
-            f"{team.source}: --derive teaches a search team, and this one offers no {', '.join(sorted(lacking))}; "
-            "train it from recorded trajectories instead"
+            f"{team.source}: --derive teaches teams that search and read, and this one offers no "
+            f"{', '.join(sorted(lacking))}; train it from recorded trajectories instead"
         )

@@ -1,27 +1,20 @@
 """The teacher of the search team: what each role writes on the way to a known answer, field by field.
 
-It sees what a model would see, the observations as they were shown, and what only it knows: the gold pages and the
-answer. Knows no tokens beyond a length check, no engine and no tools.
+Besides the observations it knows the gold pages and the answer.
 """
 
 import random
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-from agentrt.config.flow import Emits
 from agentrt.training.quotes import quote, wrong_answer
 from agentrt.training.sources import Fact, GoldQuestion, find_span
+from agentrt.training.teacher import Detour, Move, PolicyStuckError, Senses, Teacher
 from agentrt_tools.titles import without_qualifier
-
-Detour = Literal["none", "middle", "last", "wrong"]
-"""What goes wrong on purpose: nothing, a page that does not help before or after the gold pages, or a wrong answer."""
 
 _LONGEST_QUOTE: Final = 13  # words; 48 tokens of thought hold about as much, with a title and an answer
 _SHORT_QUOTE: Final = 8  # words, where a quotation shows nothing in particular, or two must fit
 _LINKS: Final = " Links: "
-_RANKED: Final = re.compile(r"\[\d+\] ")
 
 _SEARCH: Final = ("First I search with the question.", "I start with a search for the question.", "I search first.")
 _READ_FIRST: Final = ("The list names a page of the question. I read {title}.", "I start with the page {title}.")
@@ -35,91 +28,23 @@ _RIGHT: Final = '{page} says "{quote}", so {answer} is right.'
 _WRONG: Final = '{page} says "{quote}", so {answer} is wrong.'
 
 
-class PolicyStuckError(Exception):
-    """The gold pages cannot be reached by search and links, or the answer was clipped away; the message says which."""
+class GoldPolicy(Teacher):
+    """Writes one episode of a question with supporting facts."""
 
-
-class Move(NamedTuple):
-    """One step of the plan role: its thought, and the action that follows from it."""
-
-    thought: str
-    action: str
-    argument: str
-    taught: bool = True
-    """False where the step is a mistake made on purpose: seen by the roles, learnt by none of them as plan's."""
-
-
-@dataclass
-class _Page:
-    title: str
-    shown: str
-
-
-class GoldPolicy:
-    """Writes one episode. `mentions` finds titles in a text; `fits` says whether a field is within its token limit."""
-
-    def __init__(
-        self,
-        question: GoldQuestion,
-        detour: Detour,
-        *,
-        mentions: Callable[[str], Sequence[str]],
-        fits: Callable[[Emits, str], bool],
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, question: GoldQuestion, detour: Detour, senses: Senses, *, seed: int = 0) -> None:
+        super().__init__(question.titles, senses, random.Random(f"{seed}:{question.id}:{detour}"))
         self._question = question
         self._detour: Detour = detour
-        self._mentions = mentions
-        self._fits = fits
-        self._rng = random.Random(f"{seed}:{question.id}:{detour}")
-        self._move: Move | None = None
-        self._pages: list[_Page] = []
-        self._seen: dict[str, None] = {}
-        self._listed: list[str] = []
-        self._observed: list[str] = []
         self._searched: set[str] = set()
-        self._answered: list[str] = []
-        self.taught: list[bool] = []
-        """One entry per field written so far."""
-
-    def write(self, emits: Emits, observations: Sequence[str], *, judging: bool) -> str:
-        """The next field. `observations` are all of the episode so far, as shown; `judging` is reflect's turn."""
-        self._read(observations)
-        if judging:
-            self.taught.append(True)
-            return self._verdict() if emits == "verdict" else self._judgement()
-        if emits == "thought":
-            self._move = self._next_move()
-            self.taught.append(self._move.taught)
-            return self._move.thought
-        assert self._move is not None, "a step starts with a thought"
-        self.taught.append(True)
-        if emits == "action":
-            return self._move.action
-        if self._move.action == "Finish":
-            self._answered.append(self._move.argument)
-        return self._move.argument
-
-    def _read(self, observations: Sequence[str]) -> None:
-        for text in observations[len(self._observed) :]:
-            self._observed.append(text)
-            # the runtime, too, lets a role read a title only if it stands in the text as shown
-            self._seen |= dict.fromkeys(title for title in self._mentions(text) if title in text)
-            assert self._move is not None
-            if self._move.action == "Retrieve":
-                self._pages.append(_Page(self._move.argument, text))
-            else:
-                starts = [self._mentions(part)[:1] for part in _RANKED.split(text)[1:]]
-                self._listed += [title for start in starts for title in start]
 
     # -- plan ------------------------------------------------------------------------------------------------------
 
     def _next_move(self) -> Move:
         if not self._observed:
-            return Move(self._rng.choice(_SEARCH), "Search", self._query())
+            return Move(self._rng.choice(_SEARCH), "Search", self._query(self._question.question))
         if self._answered:
             return self._finish(_RETRY, self._answer())
-        unread = [title for title in self._question.titles if title not in self._read_titles]
+        unread = [title for title in self._gold if title not in self._read_titles]
         if unread:
             if self._detour == "middle" and self._pages and (aside := self._aside()):
                 self._detour = "none"
@@ -136,17 +61,6 @@ class GoldPolicy:
                 return self._finish(_FINISH, wrong)._replace(taught=False)
         return self._finish(_FINISH, answer)
 
-    def _query(self) -> str:
-        """The question, without the last words of one that is longer than an argument may be."""
-        words = self._question.question.split()
-        while len(words) > 1 and not self._fits("argument", " ".join(words)):
-            words.pop()
-        return " ".join(words)
-
-    @property
-    def _read_titles(self) -> set[str]:
-        return {page.title for page in self._pages}
-
     def _step_to(self, unread: list[str]) -> Move:
         """Read the gold page that can be reached; the one that holds the answer of a bridge comes last."""
         reachable = [title for title in unread if title in self._seen]
@@ -155,7 +69,7 @@ class GoldPolicy:
         title = min(reachable, key=lambda t: (self._holds_answer(t), self._rank(t)))
         if not self._pages or (self._move is not None and self._move.action == "Search"):
             return Move(self._rng.choice(_READ_FIRST).format(title=title), "Retrieve", title)
-        if self._pages[-1].title not in self._question.titles:
+        if self._pages[-1].title not in self._gold:
             template = self._rng.choice(_NO_HELP)
             return Move(template.format(page=self._pages[-1].title, title=title), "Retrieve", title)
         template = self._rng.choice(_READ_NEXT)
@@ -174,18 +88,16 @@ class GoldPolicy:
 
     def _aside(self) -> Move | None:
         """Read a page that is no gold page: a mistake, which the next thought must get over."""
-        gold = set(self._question.titles)
-        others = [title for title in self._seen if title not in gold | self._read_titles]
-        if not others:
+        title = self._stray()
+        if title is None:
             return None
-        title = self._rng.choice(others)
         thought = self._quoting(_READ_NEXT[0], self._pages[-1].title, keep=title, title=title)
         return Move(thought, "Retrieve", title, taught=False)
 
     def _finish(self, template: str, answer: str) -> Move:
         shown, keep = self._answer_fact(answer), "" if self._question.polar else answer
-        if template == _FINISH and self._question.kind == "comparison" and len(self._question.titles) == 2:
-            other = next((page.title for page in self._pages if page.title in self._question.titles), shown.title)
+        if template == _FINISH and self._question.kind == "comparison" and len(self._gold) == 2:
+            other = next((page.title for page in self._pages if page.title in self._gold), shown.title)
             if other != shown.title:
                 first, second = sorted((other, shown.title), key=[page.title for page in self._pages].index)
                 return Move(self._quoting_two(first, second, answer), "Finish", answer)
@@ -202,16 +114,13 @@ class GoldPolicy:
         keep = "" if self._question.polar else answer
         return self._quoting(template, self._answer_fact(answer).title, keep=keep, answer=self._answered[-1])
 
-    def _verdict(self) -> str:
-        return "right" if self._right() else "wrong"
-
     # -- evidence --------------------------------------------------------------------------------------------------
 
     def _answer(self) -> str:
         """The gold answer as an observation spells it. Raises PolicyStuckError if none shows it."""
         if self._question.polar:
             return self._question.answer.lower()
-        gold = [page.shown for page in self._pages if page.title in self._question.titles]
+        gold = [page.shown for page in self._pages if page.title in self._gold]
         for text in [*reversed(gold), *self._observed]:
             if span := find_span(text, self._question.answer):
                 return span
@@ -224,7 +133,7 @@ class GoldPolicy:
 
     def _rank(self, title: str) -> tuple[int, int]:
         listed = self._listed.index(title) if title in self._listed else len(self._listed)
-        return listed, self._question.titles.index(title)
+        return listed, self._gold.index(title)
 
     def _answer_fact(self, answer: str) -> Fact:
         """The sentence that best supports `answer` among the gold pages read: one that holds it, else the last."""
@@ -235,7 +144,7 @@ class GoldPolicy:
         for page in reversed(self._pages):
             if find_span(page.shown, answer):
                 return Fact(page.title, self._sentence(page.title, answer))
-        last = [page.title for page in self._pages if page.title in self._question.titles][-1]
+        last = [page.title for page in self._pages if page.title in self._gold][-1]
         return next((fact for fact in reversed(shown) if fact.title == last), Fact(last, self._sentence(last, "")))
 
     def _text(self, title: str) -> str:

@@ -1,4 +1,4 @@
-"""Questions with supporting facts, read for training: what can be used, and what cannot and why."""
+"""Questions whose way to the answer is known, read for training: what can be used, and what cannot and why."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from agentrt.questions.datasets import BENCHMARKS, UnusableRowError, parse_row
-from agentrt.questions.question import Question
+from agentrt.questions.question import LETTERS, Question
 from agentrt.questions.rows import read_rows
 from agentrt_tools.corpus import OfflineCorpus
 from agentrt_tools.text import one_line
@@ -45,6 +45,31 @@ class GoldQuestion:
         return self.answer.lower() in POLAR
 
 
+@dataclass(frozen=True)
+class LessonQuestion:
+    """A multiple-choice question with its solution, on one line each. `question` is the whole as it is posed, `stem`
+    without context and options. `page` is the title of the page that is its lecture, None if the corpus has none."""
+
+    id: str
+    question: str
+    stem: str
+    choices: tuple[str, ...]
+    letter: str
+    page: str | None
+    solution: str
+    place: str = ""
+
+    @property
+    def letters(self) -> str:
+        return LETTERS[: len(self.choices)]
+
+    def choice(self, letter: str) -> str:
+        return self.choices[LETTERS.index(letter)]
+
+
+TaughtQuestion = GoldQuestion | LessonQuestion
+
+
 class Skipped(NamedTuple):
     """A question that gives no trajectory. A reason reads "what is wrong: the value", the value left out if none.
 
@@ -58,14 +83,14 @@ class Skipped(NamedTuple):
 
 def read_questions(
     path: Path, corpus: OfflineCorpus, *, split: str | None = None
-) -> tuple[list[GoldQuestion], list[Skipped]]:
-    """Questions of any benchmark file with supporting facts; see `agentrt.questions`.
+) -> tuple[list[TaughtQuestion], list[Skipped]]:
+    """Questions of any benchmark file with supporting facts, or with options and a solution; see `agentrt.questions`.
 
     `split` keeps only rows of that split; rows that name none are kept. Raises UsageError for a file that cannot be
-    opened, DataError for one that is not JSON; a row that does not fit, that has no facts, names a page the corpus
-    lacks, or an answer that no gold page holds is skipped by name.
+    opened, DataError for one that is not JSON; a row that does not fit, that has neither facts nor a solution, names a
+    page the corpus lacks, or an answer that no gold page holds is skipped by name.
     """
-    usable: list[GoldQuestion] = []
+    usable: list[TaughtQuestion] = []
     skipped: list[Skipped] = []
     for row in read_rows(path):
         named = row.value.get("benchmark") if isinstance(row.value, dict) else None
@@ -76,7 +101,7 @@ def read_questions(
             continue
         if question is None or (split is not None and question.split not in (split, "")):
             continue
-        gold = _gold(question, corpus, row.place)
+        gold = (_lesson if question.choices else _gold)(question, corpus, row.place)
         if isinstance(gold, str):
             skipped.append(Skipped(question.id, gold, row.place))
         else:
@@ -112,14 +137,35 @@ def _gold(question: Question, corpus: OfflineCorpus, place: str) -> GoldQuestion
     return gold
 
 
+def _lesson(question: Question, corpus: OfflineCorpus, place: str) -> LessonQuestion | str:
+    if question.lesson is None:
+        return "it has no solution"
+    return LessonQuestion(
+        id=question.id,
+        question=one_line(question.text),
+        stem=one_line(question.stem),
+        choices=tuple(map(one_line, question.choices)),
+        letter=question.letter,
+        page=_page_of(one_line(question.lesson.lecture), corpus),
+        solution=one_line(question.lesson.solution),
+        place=place,
+    )
+
+
+def _page_of(lecture: str, corpus: OfflineCorpus) -> str | None:
+    """The title of the article with this text."""
+    found = (article.title for article in corpus.search(lecture, 5) if one_line(article.text) == lecture)
+    return next(found, None)
+
+
 def _on_a_page(answer: str, titles: Iterable[str], corpus: OfflineCorpus) -> bool:
     texts = (f"{article.title}. {article.text}" for title in titles if (article := corpus.article(title)))
     return any(find_span(text, answer) for text in texts)
 
 
 def find_span(text: str, answer: str) -> str | None:
-    """`answer` as `text` spells it: whole words, any case, without a final full stop or a leading article."""
-    wanted = answer.rstrip(".").strip()
+    """`answer` as `text` spells it: whole words, any case, without final punctuation or a leading article."""
+    wanted = answer.rstrip(" .,;:").strip()
     for form in dict.fromkeys((wanted, _without_article(wanted))):
         at = text.lower().find(form.lower()) if form else -1
         while at >= 0:

@@ -44,7 +44,7 @@ def measure(setup: Setup, batch: int, rows: int, length: int) -> dict[str, Any]:
         positions = list(range(length - rows, length)) * batch
         group = heads // kv_heads
         blocks = choose_blocks(rows * group, group, d, setup.dtype)
-        plan = make_plan(positions, passes, blocks, group=group, kv_heads=kv_heads, device=setup.device)
+        plan = make_plan(positions, passes, blocks, group=group, kv_heads=kv_heads).upload(setup.device)
         return lambda: attend_planned(q, plan, addresses, 0, workspace, scale=scale, out=out)
 
     queries = q.view(batch, rows, heads, d).transpose(1, 2)

@@ -70,8 +70,7 @@ def _attention(wishes: list[Wish], shape: Shape, dtype: torch.dtype, setup: Setu
         group=shape.group,
         kv_heads=shape.kv_heads,
         window=shape.window,
-        device=setup.device,
-    )
+    ).upload(setup.device)
     out = torch.full(step.q.shape, float("nan"), dtype=dtype, device=setup.device)
     attend_planned(step.q, plan, Addresses.of([step.cache]), 0, Workspace(setup.device), scale=step.scale, out=out)
     return measure_error(out, exact(step), stock(step))

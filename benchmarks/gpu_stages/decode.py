@@ -4,37 +4,55 @@ import random
 from typing import Any
 
 from agentrt.engine import Engine, EngineConfig
+from agentrt.model.recorder import CudaGraphs
 from agentrt.model.sampling import Sampling
 from agentrt.schemes.make import make_scheme
 from benchmarks.gpu_stages.rates import copy_rate
 from benchmarks.gpu_stages.setup import Report, Setup
 
+SCHEMES = ("pre_lr_shared", "rebase_shared:lp")
+
 
 def run(setup: Setup, report: Report) -> None:
     for length in setup.lengths:
-        report.add("decode", f"pre_lr_shared {length}", lambda n=length: _measure(setup, n), needs_s=40)
+        for scheme in SCHEMES:
+            report.add("decode", f"{scheme} {length}", lambda n=length, s=scheme: _compare(setup, s, n), needs_s=80)
 
 
-def _measure(setup: Setup, length: int) -> dict[str, Any]:
-    """One session: a context of `length` tokens, then tokens one by one."""
+def _compare(setup: Setup, scheme: str, length: int) -> dict[str, Any]:
+    """Steps launched kernel by kernel, and steps replayed as CUDA graphs, which must write the same tokens."""
+    plain, plain_ids = _measure(setup, scheme, length, "off")
+    replayed, replayed_ids = _measure(setup, scheme, length, "auto")
+    same = plain_ids == replayed_ids
+    return {**plain, "cuda_graphs": {**replayed, "same_tokens": same, "faster": plain["token_s"] / replayed["token_s"]}}
+
+
+def _measure(setup: Setup, scheme: str, length: int, graphs: CudaGraphs) -> tuple[dict[str, Any], list[int]]:
+    """One session: a context of `length` tokens and a first turn, which compiles and records; then one that counts."""
     tokens = 3 if setup.smoke else 64
     llama = setup.llama
     rng = random.Random(0)
     context = [rng.randrange(llama.backbone.vocab_size) for _ in range(length)]
-    config = EngineConfig(max_context=length + tokens + 8, segment_slots=length + tokens + 8, ride_rows=0)
-    with Engine(llama.backbone, llama.adapters, make_scheme("pre_lr_shared"), config=config) as engine:
+    limit = length + 2 * tokens + 8
+    config = EngineConfig(max_context=limit, segment_slots=limit, ride_rows=0, cuda_graphs=graphs)
+    with Engine(llama.backbone, llama.adapters, make_scheme(scheme), config=config) as engine:
         session = engine.session()
-        usage = session.turn("plan", context, Sampling(max_new_tokens=tokens + 1)).result.usage
-        kv_bytes = engine.stats().held_bytes
+        first = session.turn("plan", context, Sampling(max_new_tokens=tokens + 1)).result
+        second = session.turn("plan", context[:1], Sampling(max_new_tokens=tokens + 1)).result
+        stats = engine.stats()
     gb_per_s = copy_rate(setup)["gb_per_s"]
-    floor_s = (llama.weight_bytes + kv_bytes) / gb_per_s / 1e9
-    token_s = 1 / usage.decode_tokens_per_s
-    return {
+    floor_s = (llama.weight_bytes + stats.held_bytes) / gb_per_s / 1e9
+    token_s = 1 / second.usage.decode_tokens_per_s
+    found: dict[str, Any] = {
         "token_s": token_s,
         "floor_s": floor_s,
         "times_the_floor": token_s / floor_s,
         "weight_bytes": llama.weight_bytes,
-        "kv_bytes": kv_bytes,
+        "kv_bytes": stats.held_bytes,
         "copy_gb_per_s": gb_per_s,
-        "ttft_s": usage.ttft_s,
+        "ttft_s": first.usage.ttft_s,
     }
+    if stats.graphs is not None:
+        use = stats.graphs
+        found |= {"recorded": use.recorded, "replayed": use.replayed, "unavailable": use.unavailable}
+    return found, [*first.token_ids, *second.token_ids]

@@ -5,14 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from agentrt import Runtime, Sampling
-from agentrt.engine import Session, TurnResult
-from agentrt.runtime.events import Token, ToolFinished
-from benchmarks.soak.load import Played, Turned, Worker
+from agentrt import Runtime
+from benchmarks.soak.load import Worker
+from benchmarks.soak.replays import Comparison, replay_episode, replay_session
 from benchmarks.soak.usage import Usage, settles, usage
 
-NEAR_TIE = 1e-4
-"""Between the logits of the two best tokens: less than what other company in a step may change in fp32."""
 MEMORY_SLACK = 0.10
 """Growth of resident memory between the first third and the end that still counts as flat; allocators keep pages."""
 
@@ -26,12 +23,7 @@ class Report:
     cancelled: int = 0
     timeouts: int = 0
     sessions: int = 0
-    replayed: int = 0
-    skipped: int = 0
-    """Episodes that were replayed in vain: a tool was late in one of the two and not in the other."""
-    near_ties: int = 0
-    """Turns of bare sessions that differ from their replay where the two best tokens are as good as equal."""
-    tokens_compared: int = 0
+    compared: Comparison = field(default_factory=Comparison)
     held_bytes: int = 0
     """Of the caches before the load: the shared preamble stays for the next session."""
     before: Usage | None = None
@@ -71,9 +63,10 @@ def soak(
     report.sessions = sum(len(worker.sessions) for worker in crew)
     for worker in crew:
         for played in worker.episodes[: replays // workers]:
-            _replay_episode(runtime, played, report)
+            replay_episode(runtime, played, report.compared)
         for turns in worker.sessions[: replays // workers]:
-            _replay_session(runtime, turns, report)
+            replay_session(runtime.engine, turns, report.compared)
+    report.faults += report.compared.faults
     return report
 
 
@@ -121,45 +114,3 @@ def _books(runtime: Runtime, report: Report, settle_s: float) -> None:
     if report.after.resident_bytes > third.resident_bytes * (1 + MEMORY_SLACK):
         grown = (report.after.resident_bytes - third.resident_bytes) / 2**20
         report.faults.append(f"resident memory has grown by {grown:.0f} MiB since the first third")
-
-
-def _replay_episode(runtime: Runtime, played: Played, report: Report) -> None:
-    events = list(runtime.stream(played.question, seed=played.seed))
-    alone = tuple(event.token_id for event in events if isinstance(event, Token))
-    failed = tuple(event.failure is not None for event in events if isinstance(event, ToolFinished))
-    if failed[: len(played.failed)] != played.failed:  # a tool that was late for once
-        report.skipped += 1
-        return
-    expected = alone if played.whole else alone[: len(played.sampled)]
-    _compare(report, f"{played.question!r} with seed {played.seed}", played.sampled, expected)
-
-
-def _replay_session(runtime: Runtime, turns: Sequence[Turned], report: Report) -> None:
-    with runtime.engine.session() as session:
-        for adapter, context, sampled in turns:
-            boundary = session.fork()
-            with boundary:
-                alone = session.turn(adapter, context, Sampling(max_new_tokens=len(sampled))).result
-                if alone.token_ids != sampled and _is_near_tie(boundary, Turned(adapter, context, sampled), alone):
-                    report.near_ties += 1
-                    return  # what follows was said after other words
-            _compare(report, f"a turn of {adapter}", sampled, alone.token_ids)
-
-
-def _is_near_tie(boundary: Session, turned: Turned, alone: TurnResult) -> bool:
-    """Whether the first token that differs is, in the place of the best one, at most `NEAR_TIE` less likely.
-
-    `boundary` is the session before the turn.
-    """
-    at = next(n for n, (a, b) in enumerate(zip(turned.sampled, alone.token_ids, strict=True)) if a != b)
-    forced = Sampling(max_new_tokens=at + 1, forced=turned.sampled[: at + 1])
-    told = boundary.turn(turned.adapter, turned.context, forced).result
-    return abs(alone.logprobs[at] - told.logprobs[at]) <= NEAR_TIE
-
-
-def _compare(report: Report, what: str, found: Sequence[int], expected: Sequence[int]) -> None:
-    report.replayed += 1
-    report.tokens_compared += len(found)
-    if tuple(found) != tuple(expected):
-        at = next((n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), len(expected))
-        report.faults.append(f"{what}: token {at} of {len(found)} differs from its replay")

@@ -13,6 +13,12 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[int]]
     width: int
 
+    def padded(self, least: int = 1) -> "Table":
+        """With rows of zeros, for which kernels do nothing, up to a power of two and to `least`; none stays none."""
+        count = len(self.rows)
+        size = max(least, 1 << (count - 1).bit_length()) if count else 0
+        return Table([*self.rows, *[(0,) * self.width] * (size - count)], self.width)
+
 
 def addresses(layers: Sequence[Sequence[tuple[int, int]]], device: torch.device | str) -> torch.Tensor:
     """Pairs of an address and another number, by layer: [layers, n, 2] int64 on the device. None: one pair of zeros."""
@@ -21,14 +27,23 @@ def addresses(layers: Sequence[Sequence[tuple[int, int]]], device: torch.device 
 
 def upload(tables: Sequence[Table], device: torch.device | str) -> list[torch.Tensor]:
     """Each table as int32 [len(rows), width] on the device, beginning at a multiple of 16 bytes."""
+    return views(flatten(tables, device).to(device, non_blocking=True), tables)
+
+
+def flatten(tables: Sequence[Table], device: torch.device | str) -> torch.Tensor:
+    """The tables one after another, int32 on the host, in memory that `device` copies while the host goes on."""
     numbers: list[int] = []
-    places = []
     for table in tables:
-        start = len(numbers)
         numbers.extend(itertools.chain.from_iterable(table.rows))
-        places.append((start, len(numbers)))
         numbers.extend([0] * (-len(numbers) % 4))
-    device = torch.device(device)
-    host = torch.tensor(numbers, dtype=torch.int32, pin_memory=device.type == "cuda")
-    flat = host.to(device, non_blocking=True)
-    return [flat[low:high].view(-1, table.width) for table, (low, high) in zip(tables, places, strict=True)]
+    return torch.tensor(numbers, dtype=torch.int32, pin_memory=torch.device(device).type == "cuda")
+
+
+def views(flat: torch.Tensor, tables: Sequence[Table]) -> list[torch.Tensor]:
+    """Where each table lies in what `flatten` made of them, [len(rows), width]."""
+    found, start = [], 0
+    for table in tables:
+        end = start + len(table.rows) * table.width
+        found.append(flat[start:end].view(-1, table.width))
+        start = end + -end % 4
+    return found

@@ -36,7 +36,7 @@ class Only(PathFinder):
     def find_spec(cls, name, path=None, target=None):
         return None if name.partition(".")[0] in blocked else super().find_spec(name, path, target)
 
-assert blocked >= {"langgraph", "gguf", "platformdirs"}
+assert blocked >= {"langgraph", "gguf", "platformdirs", "numba", "llvmlite"}
 sys.meta_path[:] = [Only if finder is PathFinder else finder for finder in sys.meta_path]
 sys.argv = ["benchmarks.gpu", *sys.argv[1:]]
 runpy.run_module("benchmarks.gpu", run_name="__main__")
@@ -58,6 +58,10 @@ def test_smoke_runs_every_stage_on_the_named_libraries_alone(tmp_path):
     for stage in ("checks", "rates", "attention", "decode", "trace"):
         assert result[stage]
         assert not [each for each in result[stage].values() if "error" in each and "bound" not in each], result[stage]
+    for name, run in result["decode"].items():
+        graphs = run["cuda_graphs"]
+        assert graphs["same_tokens"], name
+        assert graphs["replayed"] > graphs["recorded"] > 0, name
     rows = {name.split()[1]: run["prefill_rows"] for name, run in result["trace"].items()}
     assert rows["non_shared"] > rows["pre_lr_shared"] == rows["full_shared"]
 

@@ -25,6 +25,13 @@ def test_a_machine_without_the_model_is_told_how_to_get_it(cli: Any, tmp_path: P
     assert {"threads", "cpu", "device", "disk"} <= found.keys()
 
 
+def test_cuda_graphs_that_are_wanted_and_cannot_be_had_are_a_warning(cli: Any) -> None:
+    common = ("doctor", "--offline", "--json", *NO_ADAPTERS)
+    assert "cuda graphs" not in checks(cli(*common).stdout)
+    found = checks(cli(*common, "--set", "device=cpu", "--set", "cuda_graphs=auto").stdout)["cuda graphs"]
+    assert (found["state"], found["value"]) == ("warn", "not used: the device is cpu, not cuda")
+
+
 def test_a_team_that_cannot_run_ends_with_5(cli: Any) -> None:
     result = cli("doctor", "--offline", "--json", "--set", "roles.plan.adapter=nowhere")
     assert result.exit_code == 5

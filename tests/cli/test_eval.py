@@ -9,6 +9,7 @@ import pytest
 from agentrt.evaluate.evaluation import job
 from agentrt.evaluate.evaluation.folder import read_rows
 from agentrt.model.tiny import tiny_model, tiny_tokenizer
+from tests.cli.tiny_team import tiny_team
 
 NO_ADAPTERS = [f"--set=roles.{role}.adapter=none" for role in ("plan", "action", "reflect")]
 
@@ -52,8 +53,8 @@ def test_concurrency_changes_no_episode(cli: Any, tiny: list[str]) -> None:
         for row in rows:
             told = row["result"]
             told["usage"] = {role: (use["turns"], use["generated_tokens"]) for role, use in told["usage"].items()}
-            if found and told["answer_logprob"] is not None:  # packed otherwise, in fp32
-                told["answer_logprob"] = pytest.approx(told["answer_logprob"], abs=1e-4)
+            if found and told["confidence"] is not None:  # packed otherwise, in fp32
+                told["confidence"] = pytest.approx(told["confidence"], abs=1e-4)
             del told["run_id"], told["timing"]
         found.append({(row["id"], row["repeat"]): row for row in rows})
     assert len(found[0]) == 6
@@ -105,6 +106,18 @@ def test_people_get_a_table_by_grade_band_and_the_guessing_baseline(cli: Any, ti
     assert result.exit_code == 0, result.stderr
     assert "accuracy" in result.stdout
     assert "always answering" in result.stdout
+
+
+def test_the_science_team_is_scored_by_letters(cli: Any, tmp_path: Path) -> None:
+    base = tiny_team(tmp_path)[:2]
+    short = [f"--set=roles.{role}.sampling.max_new_tokens=8" for role in ("plan", "action", "reflect")]
+    limits = ["--set=limits.max_steps=2", "--set=limits.on_limit=force_answer", "--set=base.dtype=float32"]
+    asked = ["--benchmark", "mini-science", "--split", "eval", "--limit", "4", "--adapters", str(tmp_path)]
+    result = cli("eval", "--team", "science", *base, *short, *limits, *asked, "--json")
+    assert result.exit_code == 0, result.stderr
+    *rows, last = (json.loads(line) for line in result.stdout.splitlines())
+    assert [row["prediction"] in tuple("ABCD") for row in rows] == [True] * 4
+    assert last["metrics"]["accuracy"] == sum(row["prediction"] == row["letter"] for row in rows) / 4
 
 
 def test_more_broken_episodes_than_allowed_end_with_6(cli: Any, tiny: list[str]) -> None:

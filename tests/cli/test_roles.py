@@ -1,14 +1,16 @@
 """`agentrt roles`."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from agentrt.config.schema import team_schema
+from agentrt.model.tiny import tiny_model, tiny_tokenizer
 
 TEAM = """\
 version: 1
@@ -21,21 +23,29 @@ flow:
   nodes:
     think: {role: solver, emits: thought, next: judge}
     judge: {role: critic, emits: verdict, choices: [right, wrong], next: {right: end, wrong: think}}
+base: {model: ./tiny-llama}
 """
+HIDDEN = 48
+"""Of the tiny model."""
 
 
-def save_lora(folder: Path, module: str, rank_a: int = 8, rank_b: int = 8) -> None:
-    key = f"base_model.model.model.layers.0.{module}.lora_"
-    tensors = {f"{key}A.weight": torch.zeros(rank_a, 4), f"{key}B.weight": torch.zeros(4, rank_b)}
+def save_lora(
+    folder: Path, module: str, rank_a: int = 8, rank_b: int = 8, *, d_in: int = HIDDEN, d_out: int = 16, layer: int = 0
+) -> None:
+    key = f"base_model.model.model.layers.{layer}.{module}.lora_"
+    tensors = {f"{key}A.weight": torch.zeros(rank_a, d_in), f"{key}B.weight": torch.zeros(d_out, rank_b)}
     save_file(tensors, folder / "adapter_model.safetensors")
 
 
 @pytest.fixture
 def team(tmp_path: Path) -> Path:
+    """A team of one adapter on a tiny backbone, both in `tmp_path`."""
+    tiny_model(vocab_size=259, layers=2).save_pretrained(tmp_path / "tiny-llama")
+    (tmp_path / "tiny-llama" / "tokenizer.json").write_text(tiny_tokenizer().specification(), "utf-8")
     adapter = tmp_path / "adapters" / "solver"
     adapter.mkdir(parents=True)
     config = {
-        "base_model_name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct",
+        "base_model_name_or_path": "agentrt/tiny-llama",
         "r": 8,
         "lora_alpha": 16,
         "target_modules": ["v_proj", "q_proj"],
@@ -106,6 +116,115 @@ def test_targets_and_ranks_are_read_from_the_names_and_shapes_of_the_weights(
     assert result.exit_code == 2
     assert "team.yaml:4:21: " in result.stderr
     assert says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("lora", "says"),
+    [
+        ({"d_in": HIDDEN + 1}, "has A [8, 49] and B [16, 8], the backbone maps 48 to 16"),
+        ({"layer": 2}, "layer 2 v_proj does not exist in the backbone, which has 2 layers"),
+    ],
+)
+def test_adapters_are_held_against_the_layers_of_the_backbone(
+    cli: Any, team: Path, lora: dict[str, Any], says: str
+) -> None:
+    save_lora(team.parent / "adapters" / "solver", "self_attn.v_proj", **lora)
+    result = cli("roles", "check", str(team))
+    assert result.exit_code == 2
+    assert "team.yaml:4:21: " in result.stderr
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("scheme", "says"),
+    [
+        ("droidspeak:layers=1-7", "layers"),
+        ("rebase_shared:pivot=critic", "pivot 'critic' is not a role with an adapter; roles: solver"),
+        ("ridge:top=3,maps=none.safetensors", "ridge: top is 3, the backbone has 2 layers"),
+        ("ridge:maps=none.safetensors", "none.safetensors is no file of ridge maps"),
+        ("relay_caching:layers=none.json", "none.json"),
+    ],
+)
+def test_options_of_the_scheme_are_held_against_backbone_and_adapters(
+    cli: Any, team: Path, scheme: str, says: str
+) -> None:
+    result = cli("roles", "check", str(team), "--scheme", scheme)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert "scheme" in result.stderr
+
+
+def test_adapters_that_differ_in_a_do_not_go_under_a_shared_one(cli: Any, team: Path) -> None:
+    other = team.parent / "adapters" / "critic"
+    shutil.copytree(team.parent / "adapters" / "solver", other)
+    team.write_text(TEAM.replace("adapter: none", "adapter: adapters/critic"))
+    assert cli("roles", "check", str(team), "--scheme", "base_lr_shared").exit_code == 0
+    file = other / "adapter_model.safetensors"
+    save_file({key: tensor + ("lora_A" in key) for key, tensor in load_file(file).items()}, file)
+    result = cli("roles", "check", str(team), "--scheme", "base_lr_shared")
+    assert result.exit_code == 2
+    assert "the adapters differ in A on v_proj or k_proj" in result.stderr
+
+
+def test_without_the_backbone_on_this_machine_the_rest_is_checked_and_a_note_says_so(cli: Any, team: Path) -> None:
+    env = {"AGENTRT_CACHE": str(team.parent / "cache"), "HF_HUB_CACHE": str(team.parent / "hub")}
+    away = ["roles", "check", str(team), "--set", "base.model=agentrt/tiny-llama"]
+    result = cli(*away, env=env)
+    assert result.exit_code == 0
+    assert "note: agentrt/tiny-llama is not on this machine: its layers and widths were not looked at" in result.stdout
+    previewed = cli(*away, "--preview", env=env)
+    assert previewed.exit_code == 2
+    assert "agentrt models fetch agentrt/tiny-llama" in previewed.stderr
+
+
+def test_a_base_that_is_no_model_is_named_at_its_place(cli: Any, team: Path) -> None:
+    team.write_text(TEAM.replace("./tiny-llama", "./tiny-lama"))
+    result = cli("roles", "check", str(team))
+    assert result.exit_code == 2
+    assert "team.yaml:11:15: there is no model './tiny-lama'" in result.stderr
+
+
+def test_training_data_in_other_bytes_ends_with_2_and_the_places_of_both_files(cli: Any, team: Path) -> None:
+    data = team.parent / "data.jsonl"
+    data.write_text(json.dumps({"text": "Question: Who?\nThought: I.\nAction: Reflect[ right]\n"}) + "\n")
+    checked = cli("roles", "check", str(team), "--train-data", str(data))
+    assert checked.exit_code == 0, checked.stderr
+    data.write_text(json.dumps({"text": "Question: Who?\nThougt: I.\nAction: Reflect[ right]\n"}) + "\n")
+    result = cli("roles", "check", str(team), "--train-data", str(data))
+    assert result.exit_code == 2
+    assert f"{team}:1:1: the training data has not 'Thought:', but 'Thougt:' (1 times, first in {data}:1)" in (
+        result.stderr
+    )
+
+
+def test_what_training_data_lacks_is_a_note(cli: Any, team: Path) -> None:
+    data = team.parent / "data.jsonl"
+    data.write_text(json.dumps({"turns": [{"role": "critic", "action": "Reflect", "action_input": "right"}]}) + "\n")
+    result = cli("roles", "check", str(team), "--train-data", str(data), "--json")
+    assert result.exit_code == 0, result.stderr
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["note", "team_checked"]
+    assert "labels, markers and preamble were not compared" in events[0]["text"]
+
+
+def test_a_preview_shows_what_roles_read_with_tokens_counted(cli: Any, team: Path) -> None:
+    text = cli("roles", "check", str(team), "--preview").stdout
+    rows = [" ".join(line.split()) for line in text.splitlines()]
+    assert rows[1] == "span by text tokens"
+    assert rows[3] == "label runtime 'Thought:' 8"
+    assert rows[4] == "thought solver ' …\\n' at most 128"
+    assert rows[5] == "instruction runtime 'Find the mistake.\\n' 18"
+    assert rows[-1] == "preamble 0 tokens; labels, ends and instructions 56"
+    lines = [json.loads(line) for line in cli("roles", "check", str(team), "--preview", "--json").stdout.splitlines()]
+    assert lines[0]["event"] == "team_checked"
+    assert lines[2] == {
+        "event": "span",
+        "author": "runtime",
+        "kind": "label",
+        "text": "Thought:",
+        "num_tokens": 8,
+        "at_most": None,
+    }
 
 
 def test_values_of_scheme_options_are_checked(cli: Any, team: Path) -> None:

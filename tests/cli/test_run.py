@@ -8,6 +8,7 @@ import pytest
 
 from agentrt.errors import BackboneError
 from agentrt.model.fetch import locate
+from tests.cli.tiny_team import tiny_team
 
 NO_ADAPTERS = [f"--set=roles.{role}.adapter=none" for role in ("plan", "action", "reflect")]
 
@@ -26,6 +27,8 @@ NO_ADAPTERS = [f"--set=roles.{role}.adapter=none" for role in ("plan", "action",
         (("Who?", "--scheme", "pre_lr_shared:tail=3", *NO_ADAPTERS), 2, "no option 'tail'"),
         (("Who?", "--set", "limits.max_steps=none", *NO_ADAPTERS), 2, "whole number"),
         (("Who?", "--set", "roles.plan.adapter=nowhere"), 2, "no adapter folder"),
+        (("Who?", "--set", "roles.plan.adapter=nowhere"), 2, "`agentrt train --derive --team search`"),
+        (("Who?", "--adapters", "nowhere"), 2, "--adapters nowhere: no adapter folder"),
         (("Who?", "--corpus", "absent.jsonl", *NO_ADAPTERS), 2, "absent.jsonl"),
         (("Who?", "--set", "base.model=no-such", *NO_ADAPTERS), 5, "there is no model 'no-such'"),
         ((" ", *NO_ADAPTERS), 2, "the question is empty"),
@@ -49,6 +52,32 @@ def test_hotpotqa_needs_a_corpus_of_its_own(cli: Any, tmp_path: Path) -> None:
     result = cli("run", "--benchmark", "hotpotqa", "--data", "q.jsonl", *NO_ADAPTERS)
     assert result.exit_code == 2
     assert "--corpus" in result.stderr
+
+
+ROW = {
+    "id": "x",
+    "question": "Which one?",
+    "choices": ["an egg", "a fig", "an ant", "a cup", "a hat"],
+    "answer": "E",
+    "grade": 2,
+    "lecture": "",
+    "solution": "",
+}
+
+
+def test_the_science_team_answers_with_a_letter_of_the_question_and_needs_no_corpus(cli: Any, tmp_path: Path) -> None:
+    base = tiny_team(tmp_path)[:2]
+    (tmp_path / "q.jsonl").write_text(json.dumps(ROW) + "\n")
+    short = [f"--set=roles.{role}.sampling.max_new_tokens=8" for role in ("plan", "action", "reflect")]
+    limits = ["--set=limits.max_steps=1", "--set=limits.on_limit=force_answer", "--set=base.dtype=float32"]
+    asked = ["--benchmark", "scienceqa", "--data", "q.jsonl", "--index", "0", "--adapters", str(tmp_path)]
+    result = cli("run", "--team", "science", *base, *short, *limits, *asked, "--json")
+    assert result.exit_code == 0, result.stderr
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert last["event"] == "run_finished"
+    assert last["answer"] in tuple("ABCDE")
+    assert last["score"]["correct"] is (last["answer"] == "E")
+    assert 0 < last["confidence"] <= 1
 
 
 @pytest.mark.real_model

@@ -1,4 +1,4 @@
-"""Packing of passes that cannot be cut, over turns that only have queues."""
+"""What goes into a step, and before what, over turns that only have queues."""
 
 import pytest
 
@@ -56,3 +56,53 @@ def test_it_does_not_push_a_step_beyond_its_room_behind_others():
     older, younger = reading(rows(5)), reading(rows(6, whole=True))
     assert older.turn.submitted <= younger.turn.submitted
     assert steps([younger, older], room=8) == [[5], [6]]
+
+
+def decoding(sharing=None):
+    """A session whose turn has a token and feeds it."""
+    work = reading(rows(1))
+    work.sharing = sharing
+    work.turn.token_ids.append(7)
+    return work
+
+
+def owing(*passes, urgent=False):
+    """A session between two turns, whose last one left passes; `urgent`: somebody waits for them."""
+    work = SessionWork(Trajectory(), None, urgent=urgent)
+    work.pending.extend(passes)
+    return work
+
+
+class Offers:
+    """Sharing that has rows to ride at any time."""
+
+    def __init__(self, most):
+        self.most = most
+
+    def ride(self, room):
+        return [rows(min(room, self.most))] if room else []
+
+
+def packed(scheduler, *sessions):
+    return [(job.session, len(job.run)) for job in scheduler.pack(sessions)]
+
+
+def test_running_streams_go_first_and_a_chunk_of_prefill_fills_the_step():
+    scheduler = Scheduler(max_step_tokens=8, idle_chunk_tokens=8)
+    older, younger, first, second = reading(rows(20)), reading(rows(3)), decoding(), decoding()
+    assert packed(scheduler, younger, first, older, second) == [(first, 1), (second, 1), (older, 6)]
+
+
+def test_first_tokens_come_before_what_ended_turns_owe():
+    scheduler = Scheduler(max_step_tokens=8, idle_chunk_tokens=3)
+    idle, awaited, reader, decoder = owing(rows(5)), owing(rows(4), urgent=True), reading(rows(6)), decoding()
+    assert packed(scheduler, idle, awaited, reader) == [(reader, 6), (awaited, 2)]
+    assert packed(scheduler, idle, awaited) == [(awaited, 4)]
+    assert packed(scheduler, idle, decoder) == [(decoder, 1), (idle, 3)]
+
+
+def test_rows_that_ride_share_the_room_for_them():
+    scheduler = Scheduler(max_step_tokens=8, idle_chunk_tokens=3, ride_rows=5)
+    first, second = decoding(Offers(3)), decoding(Offers(3))
+    assert packed(scheduler, first, second) == [(first, 1), (first, 3), (second, 1), (second, 2)]
+    assert packed(scheduler, reading(rows(9)), first)[-1][1] == 8 - 4, "prefill has what is left"

@@ -1,13 +1,32 @@
-"""Rows of an evaluation that nobody played."""
+"""Rows of an evaluation: played, with what two of them must have in common, or made up."""
 
 from typing import Any
 
-from agentrt.evaluate.evaluation.plan import Episode
+import pytest
+
+from agentrt.evaluate.evaluation.job import run_episodes
+from agentrt.evaluate.evaluation.plan import Episode, EvalPlan, Key
 from agentrt.evaluate.evaluation.row import EpisodeRow, row_of
 from agentrt.questions.question import Question
+from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RoleUsage, Timing
 from agentrt.runtime.result import EpisodeResult, EpisodeSpan
 from agentrt_tools import ToolHealth
+
+
+def rows_of(runtime: Runtime, plan: EvalPlan, done: set[Key] | None = None) -> list[EpisodeRow]:
+    rows: list[EpisodeRow] = []
+    run_episodes(runtime, plan, rows.append, done=done or set())
+    return rows
+
+
+def same_part(row: EpisodeRow) -> dict[str, Any]:
+    """All of a row but its times and the run's own name, with probabilities to rounding."""
+    result = row.model_dump(exclude={"result": {"run_id", "timing", "confidence", "usage"}})
+    assert row.result is not None
+    confidence = row.result.confidence
+    usage = {role: (u.turns, u.generated_tokens) for role, u in row.result.usage.items()}
+    return {**result, "usage": usage, "confidence": None if confidence is None else pytest.approx(confidence, abs=1e-4)}
 
 
 def row(question: Question, prediction: str | None, status: Any = "finished", repeat: int = 0) -> EpisodeRow:
@@ -29,7 +48,7 @@ def costly(
         seed=0,
         status=row.status,
         answer=row.prediction,
-        answer_logprob=None,
+        confidence=None,
         verdicts=(),
         steps=steps,
         actions=(),

@@ -19,30 +19,19 @@ from agentrt.questions.datasets import load_questions
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool, ScriptedEngine
 from agentrt_tools import ToolFailed
-from tests.crew import short_team
+from tests.crew import EVERY_SCHEME, short_team
 
 from .conftest import OpenRuntime
-from .rows import costly, row
+from .rows import costly, row, rows_of, same_part
 
 MINI = tuple(load_questions("mini"))
 
 
-def rows_of(runtime: Runtime, plan: EvalPlan, done: set[Key] | None = None) -> list[EpisodeRow]:
-    rows: list[EpisodeRow] = []
-    run_episodes(runtime, plan, rows.append, done=done or set())
-    return rows
+FEW = ("pre_lr_shared", "rebase_shared:lp")
+OTHERS = (pytest.param(scheme, marks=pytest.mark.slow) for scheme in EVERY_SCHEME if scheme not in FEW)
 
 
-def same_part(row: EpisodeRow) -> dict[str, Any]:
-    """All of a row but its times and the run's own name, with probabilities to rounding."""
-    result = row.model_dump(exclude={"result": {"run_id", "timing", "answer_logprob", "usage"}})
-    assert row.result is not None
-    logprob = row.result.answer_logprob
-    usage = {role: (u.turns, u.generated_tokens) for role, u in row.result.usage.items()}
-    return {**result, "usage": usage, "logprob": None if logprob is None else pytest.approx(logprob, abs=1e-4)}
-
-
-@pytest.mark.parametrize("scheme", ["pre_lr_shared", "rebase_shared:lp"])
+@pytest.mark.parametrize("scheme", [*FEW, *OTHERS])
 def test_concurrency_and_order_change_no_episode(open_runtime: OpenRuntime, scheme: str) -> None:
     runtime = open_runtime(scheme)
     questions = MINI[:5]

@@ -93,7 +93,7 @@ def attention(wishes: Sequence[Wish], shape: Shape, dtype: torch.dtype) -> None:
     blocks = choose_blocks(tallest, shape.group, shape.d, dtype, shape.key_rank)
     plan = make_plan(
         step.positions, step.passes, blocks, group=shape.group, kv_heads=shape.kv_heads, window=shape.window
-    )
+    ).upload("cpu")
     attend_planned(step.q, plan, Addresses.of([step.cache]), 0, Workspace("cpu"), scale=step.scale)
 
 

@@ -63,3 +63,16 @@ def test_bad_arguments_are_named(argument, change):
     x, out, terms = change(torch.randn(80, 48), torch.randn(80, 96), terms)
     with pytest.raises(ValueError, match=argument):
         reference.lora_shrink_expand(x, out, [Span(0, 4, 0), Span(4, 8, 3)], terms)
+
+
+def test_the_launch_names_bad_arguments_too():
+    terms = weights(48, 96, (4,), torch.float32, torch.Generator().manual_seed(0))
+    x, out, spans = torch.randn(80, 48), torch.randn(80, 96), [Span(0, 4, 0)]
+    with pytest.raises(ValueError, match="out: dtype"):
+        launch(x, out.half(), spans, terms)
+    with pytest.raises(ValueError, match=r"dtype: weights of torch\.float16"):
+        launch(x, out, spans, [Weights(terms[0].down.half(), terms[0].up.half())])
+    with pytest.raises(ValueError, match=r"weights\[0\]: rank 129"):
+        launch(x, out, spans, weights(48, 96, (129,), torch.float32, torch.Generator()))
+    with pytest.raises(ValueError, match="x, out: rows must be contiguous"):
+        launch(x, out.T.contiguous().T, spans, terms)

@@ -68,6 +68,16 @@ def test_columns_may_be_fp32_beside_a_half_precision_model(write):
     assert_within(got, x[:70].double() @ down[:, :5].double(), (x @ down)[:70, :5])
 
 
+def test_the_launch_names_bad_arguments_too():
+    into = segments(torch.float32)
+    with pytest.raises(ValueError, match=r"ranks\[0\]: rank 0"):
+        launch(torch.randn(80, 64), torch.randn(64, 46), (0, 8, 38), DEPOSITS, into)
+    with pytest.raises(ValueError, match="down: dtype"):
+        launch(torch.randn(80, 64), torch.randn(64, 46).half(), RANKS, DEPOSITS, into)
+    with pytest.raises(ValueError, match="x, down: rows must be contiguous"):
+        launch(torch.randn(64, 80).T, torch.randn(64, 46), RANKS, DEPOSITS, into)
+
+
 @pytest.mark.parametrize(
     ("argument", "ranks", "deposits"),
     [

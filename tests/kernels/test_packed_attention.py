@@ -41,7 +41,7 @@ def run_triton(step, *, programs=1, min_split_keys=512):
         window=step.window,
         programs=programs,
         min_split_keys=min_split_keys,
-    )
+    ).upload("cpu")
     out = torch.full(step.q.shape, float("nan"), dtype=step.q.dtype)
     workspace = Workspace("cpu")
     workspace.take(1 << 16)[0].fill_(float("nan"))
@@ -244,6 +244,7 @@ def test_long_programs_start_first_and_parts_cover_every_key():
     step = make(RAGGED, group=2)
     blocks = choose_blocks(66, 2, 16, torch.float16)
     plan = make_plan(step.positions, step.passes, blocks, group=2, kv_heads=2, programs=99, min_split_keys=1)
+    plan = plan.upload("cpu")
     work = plan.work.tolist()
     lengths = [item[5] - item[4] for item in work]
     assert lengths == sorted(lengths, reverse=True)
@@ -262,6 +263,7 @@ def test_a_pass_is_cut_alike_alone_and_in_company():
     def cuts(positions, passes):
         tallest = max(each.end - each.start for each in passes) * 4
         plan = make_plan(positions, passes, choose_blocks(tallest, 4, 16, torch.float16), group=4, kv_heads=2)
+        plan = plan.upload("cpu")
         return [(row, count, low, high) for row, count, _, _, low, high, *_ in plan.work.tolist()]
 
     together = cuts(step.positions, step.passes)

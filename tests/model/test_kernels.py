@@ -7,6 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from agentrt.cache.slots import Run
+from agentrt.cache.store import CacheStore, Claim
+from agentrt.cache.view import View
 from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import AdapterError, BackboneError
 from agentrt.model import attention, context, kernels
@@ -16,7 +19,9 @@ from agentrt.model.sampling import Sampling
 from agentrt.model.tiny import tiny_adapter, tiny_model, tiny_tokenizer
 from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
+from agentrt.step import Pass, Step, Write
 from agentrt_kernels.dispatch import resolve
+from tests.device_double import Waiting
 
 QV, QK, QKVO = ("q_proj", "v_proj"), ("q_proj", "k_proj"), ("q_proj", "k_proj", "v_proj", "o_proj")
 ON_THE_KEY = ("non_shared", "full_shared", "pre_lr_shared", "rebase_shared")
@@ -28,6 +33,8 @@ CASES = [
     ("pre_lr_shared", QK),
 ]
 WITH_COLUMNS = ("base_shared", "base_lr_shared", "pre_lr_shared", "rebase_shared")
+PLACED = ("cacheblend", "relay_caching", "droidspeak", "droidspeak_scattered")
+"""Their places are tensors of the host, which count too; a device is waited for only where rows are chosen."""
 INVOCATIONS = {"plan": [9, 11], "action": [12]}
 TURNS = [("plan", [3, 5, 9, 11, 40, 7, 2], 3), ("action", [12, 6], 3), ("plan", [77, 78, 79], 2)]
 
@@ -67,9 +74,21 @@ def write_maps(file, model, folders):
     return file
 
 
-def play(model, folders, scheme, backend):
+class Watched(Backbone):
+    """Counts what a step would have to wait for, on a device."""
+
+    def run(self, *args):
+        with Waiting() as seen:
+            try:
+                return super().run(*args)
+            finally:
+                self.waits += seen.waits
+
+
+def play(model, folders, scheme, backend, waits=None):
     """The tokens of two sessions whose steps may be packed together."""
-    backbone = Backbone(copy.deepcopy(model), backend=backend)
+    backbone = Watched(copy.deepcopy(model), backend=backend)
+    backbone.waits = Counter() if waits is None else waits
     assert backbone.backend == backend
     config = EngineConfig(segment_slots=16, poison=True, ride_rows=3)
     with Engine(backbone, backbone.load_adapters(folders), make_scheme(scheme), config=config) as engine:
@@ -105,14 +124,40 @@ def watch(monkeypatch):
 def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets, monkeypatch):
     model, folders, scheme = tiny(scheme, targets)
     want = play(model, folders, scheme, "reference")
-    counts = watch(monkeypatch)
-    assert play(model, folders, scheme, "triton") == want
+    counts, waits = watch(monkeypatch), Counter()
+    assert play(model, folders, scheme, "triton", waits) == want
+    assert bool(waits) == (scheme in PLACED), waits
     assert counts["torch"] == 0
     assert counts["masks"] == 0  # on a GPU the host would wait for them
     assert counts["attend"] > 0
     assert counts["append"] >= counts["attend"]  # every layer of a step writes before it reads
     assert counts["terms"] > 0
     assert bool(counts["project"]) == (scheme.partition(":")[0] in WITH_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("plane", "slot", "message"),
+    [
+        ("kv", 1000, r"targets\[0\]: rows 1000 \+ 3 of segment 0 do not exist"),
+        ("lr:plan", 1000, r"deposits\[0\]\.targets\[0\]: rows 1000 \+ 3 of segment 0 do not exist"),
+        ("view", 1000, r"passes\[0\]\.runs: kv rows 1000 \+ 3 are past the segment's end"),
+    ],
+)
+def test_tables_out_of_range_are_found_where_slots_are_poisoned(tiny, plane, slot, message):
+    model, folders, _ = tiny("pre_lr_shared", QV)
+    backbone = Backbone(model, backend="triton")
+    adapters = backbone.load_adapters(folders)
+    layout = backbone.layout(adapters)
+    specs = make_scheme("pre_lr_shared").planes(layout)
+    store = CacheStore(specs, device=backbone.device, segment_slots=16, poison=True)
+    good = store.reserve([Claim(spec.name, 3) for spec in specs])
+    runs = dict(zip((spec.name for spec in specs), good, strict=True))
+    runs["view"] = runs["kv"]
+    runs[plane] = (Run(slot, 3),)
+    writes = tuple(Write(spec.name, 0, runs[spec.name]) for spec in specs)
+    step = Step((Pass("plan", (3, 4, 5), 0, View("kv", runs["view"]), writes, "base", "last"),))
+    with pytest.raises(ValueError, match=message):
+        backbone.run(step, store.planes, adapters)
 
 
 def test_triton_is_refused_by_name_where_it_cannot_run():

@@ -130,7 +130,7 @@ PRETTY_LINES = len(json.dumps([HOTPOT], indent=1).splitlines())
     ("benchmark", "text", "line", "message"),
     [
         ("hotpotqa", "", 1, "the file is empty"),
-        ("hotpotqa", "[]", 1, "holds no question"),
+        ("hotpotqa", "[]", 1, "holds no row"),
         ("hotpotqa", lines(HOTPOT) + "{broken\n", 2, "not a JSON object"),
         ("hotpotqa", "\n\n[1]", 3, "a row must be a JSON object, not int"),
         ("hotpotqa", lines(HOTPOT) + "3\n", 2, "a row must be a JSON object, not int"),
@@ -154,7 +154,7 @@ PRETTY_LINES = len(json.dumps([HOTPOT], indent=1).splitlines())
         ("scienceqa", '{"7": {\n"question": "x"}}', 1, ": field required; a row of scienceqa"),
         ("scienceqa", '{\n"7": ' + json.dumps(SCIENCE) + ',\n"8": {"question"}}', 3, "not JSON"),
         ("scienceqa", "{\n7: {}}", 2, "expected a name and a colon"),
-        ("scienceqa", "question,answer\nx,y\n", 1, "not JSON; give questions as JSONL"),
+        ("scienceqa", "question,answer\nx,y\n", 1, "not JSON; give rows as JSONL"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_line(tmp_path: Path, benchmark: str, text: str, line: int, message: str) -> None:

@@ -57,7 +57,7 @@ def test_a_scripted_episode_has_exactly_the_documented_text_spans_and_tokens(mak
         result = rt.run(QUESTION)
     assert result.text == TEXT
     assert (result.status, result.answer, result.verdicts, result.steps) == ("finished", "Cincinnati", ("right",), 4)
-    assert result.answer_logprob == 0.0
+    assert result.confidence == 1.0
     assert result.parse_failures == 0
 
     spans = [(span.author, span.kind, span.path, span.text) for span in result.spans]

@@ -1,14 +1,16 @@
 """Episodes on the real engine, over a tiny random model: constraints alone make its actions well formed."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentrt.engine import Engine
+from agentrt.engine import Engine, EngineConfig
 from agentrt.errors import ForkedError, UsageError
 from agentrt.model.backbone import Backbone
+from agentrt.model.sampling import Sampling
 from agentrt.model.tiny import tiny_adapter, tiny_model
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RunFinished
@@ -97,6 +99,25 @@ def test_a_team_whose_adapter_the_engine_lacks_is_told_so(engine: Engine, make_t
     ):
         rt.run("q")
     assert engine.health().ok
+
+
+def test_health_tells_of_turns_that_wait_for_room(engine: Engine, make_team: MakeTeam, corpus: Path) -> None:
+    scheme, limits = make_scheme("pre_lr_shared"), EngineConfig(kv_budget_tokens=100)
+    small = Engine(engine.backbone, engine.adapters, scheme, config=limits)
+    with small, Runtime(make_team(SAMPLED, SHORT), engine=small, corpus=corpus) as rt:
+        holder, other = small.session(), small.session()
+        _ = holder.turn("plan", [1] * 60, Sampling(max_new_tokens=2)).result
+        waiter = other.turn("plan", [1] * 50, Sampling(max_new_tokens=2))
+        while not small.stats().waited_for_room:
+            time.sleep(0.001)
+        state = rt.health().engine
+        assert state is not None
+        assert (state.waiting, state.waiting_for_room) == (1, 1)
+        holder.close()
+        assert len(waiter.result.token_ids) == 2
+        state = rt.health().engine
+        assert state is not None
+        assert state.waiting_for_room == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")

@@ -15,22 +15,20 @@ from agentrt.runtime.events import RunFinished, RunResumed, RunStarted, ToolFini
 from agentrt.runtime.options import CancelToken
 from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.runlog import EVENTS_FILE, RESULT_FILE, read_run
+from agentrt.schemes import SCHEMES
 from agentrt.testing import ScriptedEngine
-from tests.crew import CORPUS, SEARCHES, short_team, tiny_engine
-from tests.kills import DEATHS, QUESTION, Deadly
+from tests.crew import CORPUS, EVERY_SCHEME, SEARCHES, short_team, tiny_engine
+from tests.kills import DEATHS, QUESTION, boundaries, deadly_tools, small_engine
 from tests.watched import Moment, Watched
 
 from .conftest import MakeTeam
 
-SCHEMES = [
-    *("non_shared", "full_shared", "base_shared", "base_lr_shared", "pre_lr_shared", "own_kv", "alora", "ridge"),
-    *("rebase_shared:lp", "rebase_shared:db", "rebase_shared:fused", "rebase_shared:auto"),
-    *("droidspeak:layers=1", "droidspeak_scattered:layers=0", "cacheblend", "relay_caching:layers=0-1"),
-    *("neutral_prefix:early", "neutral_prefix:full,schedule=auto"),
-]
+
+def test_every_scheme_is_among_those_that_are_interrupted() -> None:
+    assert {scheme.partition(":")[0] for scheme in EVERY_SCHEME} == set(SCHEMES)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", EVERY_SCHEME)
 def test_from_turn_boundaries_the_tokens_are_those_of_the_whole_run(tmp_path: Path, scheme: str) -> None:
     left: list[Path] = []
     runs, short = tmp_path / "runs", short_team(SEARCHES, max_steps=2)
@@ -65,20 +63,25 @@ def test_from_turn_boundaries_the_tokens_are_those_of_the_whole_run(tmp_path: Pa
 
 
 FEW = ("pre_lr_shared", "rebase_shared:lp")
-KILLED = [scheme if scheme in FEW else pytest.param(scheme, marks=pytest.mark.slow) for scheme in SCHEMES]
+KILLED = [
+    *((scheme, False) for scheme in FEW),
+    *(pytest.param(scheme, True, marks=pytest.mark.slow) for scheme in EVERY_SCHEME),
+]
 
 
-@pytest.mark.parametrize("scheme", KILLED)
-def test_after_kill_9_the_tokens_are_those_of_the_whole_run(tmp_path: Path, scheme: str) -> None:
-    subprocess.run([sys.executable, "-m", "tests.kills", str(tmp_path), scheme], check=True, timeout=400)
+@pytest.mark.parametrize(("scheme", "every_boundary"), KILLED)
+def test_after_kill_9_the_tokens_are_those_of_the_whole_run(tmp_path: Path, scheme: str, every_boundary: bool) -> None:
+    flags = ["--every"] if every_boundary else []
+    subprocess.run([sys.executable, "-m", "tests.kills", str(tmp_path), scheme, *flags], check=True, timeout=550)
     runs = tmp_path / "runs"
     whole = EpisodeResult.model_validate_json((runs / "whole" / RESULT_FILE).read_text())
-    tools = {name: Deadly(f"deadly.{name}") for name in ("Search", "Retrieve", "Lookup")}
+    killed = {*DEATHS, *(boundaries(runs) if every_boundary else ())}
+    assert {folder.name for folder in runs.iterdir()} == {*killed, "whole"}
     with (
-        tiny_engine(tmp_path / "weights", scheme) as engine,
-        Runtime(short_team(SEARCHES), engine=engine, tools=tools, out=runs) as rt,
+        small_engine(tmp_path, scheme) as engine,
+        Runtime(short_team(SEARCHES), engine=engine, tools=deadly_tools(), out=runs) as rt,
     ):
-        for run_id in DEATHS:
+        for run_id in killed:
             assert not (runs / run_id / RESULT_FILE).exists()
             again = rt.resume(run_id)
             assert again.token_ids == whole.token_ids, run_id

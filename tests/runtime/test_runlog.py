@@ -1,10 +1,17 @@
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from agentrt.errors import DataError
+from agentrt.runtime.episode import Runtime
 from agentrt.runtime.events import RunStarted, Token, TurnStarted
-from agentrt.runtime.runlog import EVENTS_FILE, RunLog, read_run
+from agentrt.runtime.result import EpisodeResult
+from agentrt.runtime.runlog import EVENTS_FILE, RESULT_FILE, RunLog, read_run
+from agentrt.testing import ScriptedEngine
+
+from .conftest import MakeTeam
 
 STARTED = RunStarted(run_id="r1", question="q", team="t", scheme="s", seed=3)
 TURN = TurnStarted(turn=1, step=1, node="think", role="plan", emits="thought")
@@ -49,6 +56,30 @@ def test_a_damaged_line_is_named(folder: Path) -> None:
     file.write_text("\n".join([lines[0], '{"event": "lunch"}', *lines[2:], ""]))
     with pytest.raises(DataError, match=r"events\.jsonl:2: "):
         read_run(folder)
+
+
+def test_a_result_is_whole_whenever_it_is_read_and_after_its_writer_was_killed(
+    make_team: MakeTeam, corpus: Path, tmp_path: Path
+) -> None:
+    script = ["So.", "Finish", "yes", "It is.", "right"]
+    with Runtime(make_team(), engine=ScriptedEngine(script), corpus=corpus) as rt:
+        result = rt.run("Who?")
+    long = result.model_copy(update={"spans": result.spans * 500})
+    file = tmp_path / "r3" / RESULT_FILE
+    child = os.fork()
+    if child == 0:
+        log = RunLog.create(tmp_path / "r3", {})
+        while True:
+            log.result(long)
+    try:
+        while not file.exists():
+            pass
+        for _ in range(20):
+            assert EpisodeResult.model_validate_json(file.read_bytes()) == long
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert EpisodeResult.model_validate_json(file.read_bytes()) == long
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path) -> None:

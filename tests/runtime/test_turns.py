@@ -1,8 +1,10 @@
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from agentrt.runtime.events import RoleUsage, TurnFacts
+from agentrt.runtime.state import RunContext
 from agentrt.runtime.turns import _TextStream, add_turn, turn_seed
 from agentrt.testing import ByteTokenizer
 
@@ -50,3 +52,24 @@ def test_streamed_text_holds_back_half_characters_and_loses_nothing() -> None:
     stream = _TextStream(tokenizer)
     pushed = [stream.push(token_id) for token_id in tokenizer.encode("aé東!")]
     assert pushed == ["a", "", "é", "", "", "東", "!"]
+
+
+def test_a_cancel_that_comes_while_the_turn_ends_is_no_error() -> None:
+    class Ending(RunContext):
+        """Its turn is there when first looked at, and then no more."""
+
+        looks = 0
+
+        def __getattribute__(self, name: str) -> Any:
+            if name != "turn":
+                return super().__getattribute__(name)
+            self.looks += 1
+            return Cancellable() if self.looks == 1 else None
+
+    class Cancellable:
+        def cancel(self) -> None: ...
+
+    nothing: Any = None
+    context = Ending(nothing, nothing, nothing, nothing, lambda event: None, 0, 10, 0.0)
+    context.cancel()
+    assert context.cancelled.is_set()

@@ -55,6 +55,12 @@ def test_links_are_unread_titles_on_the_page_ranked_against_the_question(corpus:
     assert again.text.endswith(f"{LINKS}Port Ellow")
 
 
+def test_links_are_ranked_by_what_the_question_asks_beyond_the_pages_read(corpus: OfflineCorpus) -> None:
+    page, question = OfflinePage(corpus, links=1), "In which harbour was The Glass Tide shot?"
+    assert corpus.rank(["Port Ellow", "Mara Quill"], question)[0] == "Mara Quill", "it names the film twice"
+    assert page("The Glass Tide (film)", {}, question=question).text.endswith(f"{LINKS}Port Ellow")
+
+
 def test_a_page_without_links_has_no_line_of_them(corpus: OfflineCorpus) -> None:
     assert LINKS not in OfflinePage(corpus, links=3)("Port", {}).text
     assert LINKS not in OfflinePage(corpus)("Mara Quill", {}).text

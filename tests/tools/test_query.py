@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentrt_tools import OfflineCorpus
-from agentrt_tools.query import MAX_TERMS, match_query
+from agentrt_tools.query import MAX_TERMS, match_query, without_words
 
 
 def test_stop_words_of_a_question_are_left_out() -> None:
@@ -21,6 +21,22 @@ def test_a_query_of_stop_words_keeps_them() -> None:
 @pytest.mark.parametrize("text", ["", "  ", "?!", '"""', "\x00", "\ud800", "()*:^-"])
 def test_text_without_words_is_no_query(text: str) -> None:
     assert match_query(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "others", "left"),
+    [
+        ("Who wrote The Glass Tide?", ["Glass Tide (film)"], "who wrote the"),
+        ("Who wrote The Glass Tide?", ["the", "WROTE it"], "who glass tide"),
+        ("Who is in Jaws?", ["Jaws"], "Who is in Jaws?"),
+        ("Jaws", [], "jaws"),
+        ("", ["Jaws"], ""),
+    ],
+)
+def test_words_of_other_texts_are_left_out_unless_nothing_telling_is_left(
+    text: str, others: list[str], left: str
+) -> None:
+    assert without_words(text, others) == left
 
 
 def test_a_long_query_is_cut() -> None:

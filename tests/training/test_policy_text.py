@@ -39,6 +39,7 @@ def test_a_quotation_of_nothing_is_empty() -> None:
     ("text", "answer", "expected"),
     [
         ("He lived in Waco, Texas.", "waco, texas.", "Waco, Texas"),
+        ("It lies in Maricopa County, Arizona.", "Maricopa County,", "Maricopa County"),
         ("He played for the Farm band", "The Farm", "the Farm"),
         ("He played for Farm", "The Farm", "Farm"),
         ("An artist", "art", None),

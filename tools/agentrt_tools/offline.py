@@ -8,6 +8,7 @@ from agentrt_tools.base import Json, ToolResult
 from agentrt_tools.corpus import OfflineCorpus
 from agentrt_tools.lookup import look_up
 from agentrt_tools.options import AtLeast
+from agentrt_tools.query import without_words
 from agentrt_tools.state import opened, titles_read
 from agentrt_tools.text import one_line, shorten
 from agentrt_tools.titles import echo
@@ -46,7 +47,7 @@ class OfflineSearch:
 
 
 class OfflinePage:
-    """The text of a page and, with `links`, as many titles that it mentions, ranked against the question.
+    """The text of a page and, with `links`, as many titles that it mentions, ranked against the question's other words.
 
     Titles read before are no links. Where there is no such page: `similar` titles, and no page is open.
     """
@@ -71,7 +72,9 @@ class OfflinePage:
         mentioned = [title for title in self._corpus.mentions(article.text) if title != article.title]
         read = titles_read(state)
         unread = [title for title in mentioned if title not in read]
-        links = self._corpus.rank(unread, question)[: self._links] if self._links else []
+        # what the question says of pages already read tells nothing of the next one
+        asked = without_words(question, [article.title, *read])
+        links = self._corpus.rank(unread, asked)[: self._links] if self._links else []
         text = article.text + (LINKS + "; ".join(links) if links else "")
         facts: dict[str, Json] = {"page": article.title, "links": list(links), "mentioned": list(mentioned)}
         return ToolResult(text, facts, opened(state, article.title), _unique([*mentioned, *links]))

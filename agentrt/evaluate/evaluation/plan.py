@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from agentrt.config.team import Team
@@ -63,7 +63,7 @@ class EvalPlan:
         return {
             "benchmark": self.benchmark,
             "questions": len(self.questions),
-            "questions_sha256": _digest([asdict(question) for question in self.questions]),
+            "questions_sha256": _digest([question.for_evaluation() for question in self.questions]),
             "repeats": self.repeats,
             "seed": self.seed,
             "team": team.name,

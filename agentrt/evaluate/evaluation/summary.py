@@ -8,6 +8,7 @@ from typing import Any, Final
 from agentrt.engine import Engine
 from agentrt.evaluate.evaluation.natural import limit_share, natural_figures
 from agentrt.evaluate.evaluation.row import EpisodeRow
+from agentrt.evaluate.evaluation.sureness import told_apart
 from agentrt.evaluate.replay.declare import declare, describe_machine
 from agentrt.evaluate.scoring import guess_baseline, score_text
 from agentrt.evaluate.statistics import Interval, bootstrap_mean
@@ -31,7 +32,8 @@ def summarise(benchmark: str, scheme: str, rows: Sequence[EpisodeRow]) -> dict[s
     `n`: episodes. `metrics`, in [0, 1]: em and f1, or accuracy for multiple choice. `ci95`: over questions, repeats
     of one averaged first; None for a single question. `std_over_repeats`: the sample standard deviation of the means
     of whole repeats; None for fewer than two. `baseline`: what always giving the most frequent answer scores.
-    `limit_share`: of episodes that hit a limit. `per_episode`: see `natural_figures`.
+    `limit_share`: of episodes that hit a limit. `told_apart`: how well confidence and verdict tell right answers from
+    wrong ones, see the function. `per_episode`: see `natural_figures`.
     """
     rows = sorted(rows, key=lambda row: row.key)
     metrics = metrics_of(rows)
@@ -61,6 +63,7 @@ def summarise(benchmark: str, scheme: str, rows: Sequence[EpisodeRow]) -> dict[s
         "baseline": _baseline(rows),
         "status": dict(sorted(Counter(row.status for row in rows).items())),
         "limit_share": limit_share(rows),
+        "told_apart": told_apart(rows),
         "failed": sum(row.broken for row in rows),
         "per_episode": natural_figures(rows),
         "tool_health": health.to_json(),

@@ -18,14 +18,14 @@ class Workspace:
     """Scratch for split keys, kept between launches; it only grows."""
 
     def __init__(self, device: torch.device | str) -> None:
-        self._flat = torch.empty(0, dtype=torch.float32, device=device)
+        self.whole = torch.empty(0, dtype=torch.float32, device=device)
 
     def take(self, *sizes: int) -> tuple[torch.Tensor, ...]:
         """Uninitialised fp32 vectors of these sizes."""
         total = sum(sizes)
-        if total > len(self._flat):
-            self._flat = self._flat.new_empty(2 * total)
-        return torch.split(self._flat[:total], list(sizes))
+        if total > len(self.whole):
+            self.whole = self.whole.new_empty(2 * total)
+        return torch.split(self.whole[:total], list(sizes))
 
 
 def attend_planned(

@@ -68,6 +68,32 @@ class Plan:
     """Whether any pass has an adapter."""
 
 
+class HostPlan(NamedTuple):
+    """A plan before its tables are on a device; `tables` in the order of `Plan`."""
+
+    blocks: Blocks
+    window: int | None
+    tables: tuple[Table, Table, Table, Table]
+    num_parts: int
+    adapted: bool
+
+    def padded(self) -> "HostPlan":
+        """With tables of padded lengths, and room for as many parts as a step of these lengths can have."""
+        positions, work, runs, tiles = self.tables
+        rows = positions.padded()
+        least = len(rows.rows)
+        tables = (rows, work.padded(least), runs.padded(4 * least), tiles.padded(least))
+        return self._replace(tables=tables, num_parts=len(tables[1].rows) if self.num_parts else 0)
+
+    def upload(self, device: torch.device | str) -> Plan:
+        return self.on(upload(self.tables, device))
+
+    def on(self, tensors: Sequence[torch.Tensor]) -> Plan:
+        """The plan of its tables on a device."""
+        positions, work, runs, tiles = tensors
+        return Plan(self.blocks, self.window, positions.view(-1), work, runs, tiles, self.num_parts, self.adapted)
+
+
 def make_plan(
     positions: Sequence[int],
     passes: Sequence[Pass],
@@ -78,8 +104,7 @@ def make_plan(
     window: int | None = None,
     programs: int = PROGRAMS,
     min_split_keys: int = MIN_SPLIT_KEYS,
-    device: torch.device | str = "cpu",
-) -> Plan:
+) -> HostPlan:
     """Cut every pass into tiles of queries, and their keys into parts where the tiles are too few to fill the device.
 
     `group` query heads share one of `kv_heads` key/value heads; `programs` is how many a pass aims for. How a pass
@@ -108,11 +133,8 @@ def make_plan(
     work.sort(key=lambda item: item[4] - item[5])
     runs = [_entry(run) for each in passes for run in each.runs]
     rows = [(position,) for position in positions]
-    at, items, entries, tiles_split = upload(
-        [Table(rows, 1), Table(work, WORK_WIDTH), Table(runs, RUN_WIDTH), Table(split, TILE_WIDTH)], device
-    )
-    adapted = any(item[7] >= 0 for item in work)
-    return Plan(blocks, window, at.view(-1), items, entries, tiles_split, num_parts, adapted)
+    tables = (Table(rows, 1), Table(work, WORK_WIDTH), Table(runs, RUN_WIDTH), Table(split, TILE_WIDTH))
+    return HostPlan(blocks, window, tables, num_parts, any(item[7] >= 0 for item in work))
 
 
 class _Tile(NamedTuple):

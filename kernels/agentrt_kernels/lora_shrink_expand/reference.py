@@ -51,8 +51,13 @@ def check(x: torch.Tensor, out: torch.Tensor, spans: Sequence[Span], weights: Se
             raise ValueError(f"weights[{index}]: dtypes {term.down.dtype}, {term.up.dtype} with x's {x.dtype}")
     if out.dtype != x.dtype:
         raise ValueError(f"out: dtype {out.dtype} differs from x's {x.dtype}")
+    check_spans(spans, len(x), len(weights))
+
+
+def check_spans(spans: Sequence[Span], num_rows: int, num_adapters: int) -> None:
+    """Raises ValueError for a span outside `num_rows` rows, or of an adapter that is not there."""
     for index, (start, end, adapter) in enumerate(spans):
-        if not 0 <= start < end <= len(x):
-            raise ValueError(f"spans[{index}]: [{start}, {end}) are no rows of {len(x)}")
-        if not 0 <= adapter < len(weights):
-            raise ValueError(f"spans[{index}]: adapter {adapter} of {len(weights)}")
+        if not 0 <= start < end <= num_rows:
+            raise ValueError(f"spans[{index}]: [{start}, {end}) are no rows of {num_rows}")
+        if not 0 <= adapter < num_adapters:
+            raise ValueError(f"spans[{index}]: adapter {adapter} of {num_adapters}")

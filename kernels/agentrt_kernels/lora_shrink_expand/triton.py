@@ -55,6 +55,10 @@ def shrink_expand(
     """
     if x.stride(1) != 1 or out.stride(1) != 1:
         raise ValueError("x, out: rows must be contiguous")
+    if out.dtype != x.dtype:
+        raise ValueError(f"out: dtype {out.dtype} differs from x's {x.dtype}")
+    if dtype not in (x.dtype, torch.float32):
+        raise ValueError(f"dtype: weights of {dtype} do not go with x's {x.dtype}")
     num_rows, num_in = x.shape
     num_out = out.shape[1]
     slices = -(-num_in // SLICE)
@@ -101,7 +105,7 @@ def shrink_kernel(
     first, count = tl.load(piece), tl.load(piece + 1)
     weights = p_weights + tl.load(piece + 2) * 3
     rank = tl.load(weights + 2)
-    if rank == 0:
+    if (rank == 0) | (count == 0):
         return
     p_down = tl.load(weights).to(tl.pointer_type(TYPE))
     o_m = tl.arange(0, BLOCK_M)
@@ -142,7 +146,7 @@ def expand_kernel(
     first, count = tl.load(piece), tl.load(piece + 1)
     weights = p_weights + tl.load(piece + 2) * 3
     rank = tl.load(weights + 2)
-    if rank == 0:
+    if (rank == 0) | (count == 0):
         return
     p_up = tl.load(weights + 1).to(tl.pointer_type(TYPE))
     o_m = tl.arange(0, BLOCK_M)

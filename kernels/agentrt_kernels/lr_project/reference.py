@@ -54,6 +54,13 @@ def check(
         raise ValueError(f"down: shape {tuple(down.shape)}, expected {(x.shape[1], sum(ranks))}")
     if down.dtype not in (x.dtype, torch.float32):
         raise ValueError(f"down: dtype {down.dtype} does not go with x's {x.dtype}")
+    check_deposits(deposits, len(x), ranks, [(rows.shape[0], rows.shape[1]) for rows in into])
+
+
+def check_deposits(
+    deposits: Sequence[Deposit], num_rows: int, ranks: Sequence[int], shapes: Sequence[tuple[int, int]]
+) -> None:
+    """Raises ValueError for a target outside `num_rows` rows or segments of these shapes (slots, rank)."""
     for index, (start, end, targets) in enumerate(deposits):
         for adapter, pieces in targets.items():
             name = f"deposits[{index}].targets[{adapter}]"
@@ -61,12 +68,12 @@ def check(
                 raise ValueError(f"{name}: there are {len(ranks)} adapters")
             covered = start
             for low, high, segment, row in pieces:
-                if low != covered or high > min(end, len(x)):
+                if low != covered or high > min(end, num_rows):
                     raise ValueError(f"{name}: rows [{low}, {high}) do not continue at {covered}")
-                if not 0 <= segment < len(into) or not 0 <= row <= len(into[segment]) - (high - low):
+                if not 0 <= segment < len(shapes) or not 0 <= row <= shapes[segment][0] - (high - low):
                     raise ValueError(f"{name}: rows {row} + {high - low} of segment {segment} do not exist")
-                if into[segment].shape[1] != ranks[adapter]:
-                    raise ValueError(f"{name}: segment {segment} has rank {into[segment].shape[1]}")
+                if shapes[segment][1] != ranks[adapter]:
+                    raise ValueError(f"{name}: segment {segment} has rank {shapes[segment][1]}")
                 covered = high
             if covered != end:
                 raise ValueError(f"{name}: rows from {covered} to {end} have no target")

@@ -55,6 +55,8 @@ def project(
     """
     if x.stride(1) != 1 or not down.is_contiguous():
         raise ValueError("x, down: rows must be contiguous")
+    if down.dtype not in (x.dtype, torch.float32):
+        raise ValueError(f"down: dtype {down.dtype} does not go with x's {x.dtype}")
     total = down.shape[1]
     width = min(block(total), 128)
     project_kernel[(len(pieces), triton.cdiv(total, width))](
@@ -97,6 +99,8 @@ def project_kernel(
     """One piece of rows and BLOCK_C columns a program."""
     piece = p_pieces + tl.program_id(0) * PIECE
     first, count = tl.load(piece), tl.load(piece + 1)
+    if count == 0:
+        return
     o_m = tl.arange(0, BLOCK_M)
     o_c = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
     o_k = tl.arange(0, BLOCK_K)

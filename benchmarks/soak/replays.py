@@ -1,0 +1,95 @@
+"""What was played is run again, alone: every token must be the same, but where two were as good as equal."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agentrt import Runtime, Sampling
+from agentrt.engine import Engine, Session
+from agentrt.runtime.events import Token, ToolFinished
+from benchmarks.soak.load import Played, Turned
+
+NEAR_TIE = 1e-4
+"""Between the logits of two tokens: less than what other company in a step may change in fp32."""
+
+
+@dataclass
+class Comparison:
+    """Counts, and `faults`: what differs, in words."""
+
+    replayed: int = 0
+    skipped: int = 0
+    """Episodes that were replayed in vain: a tool was late in one of the two and not in the other."""
+    near_ties: int = 0
+    """Episodes and sessions that differ from their replay, the first time where two tokens are as good as equal."""
+    tokens: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def same(self, num_tokens: int) -> None:
+        self.replayed += 1
+        self.tokens += num_tokens
+
+    def differ(self, what: str, apart: float) -> None:
+        """`apart`: by how much the two first tokens that differ are unequally likely."""
+        if apart <= NEAR_TIE:
+            self.near_ties += 1
+        else:
+            self.faults.append(f"{what} differs from its replay; the two tokens are {apart:.2g} apart")
+
+
+def replay_episode(runtime: Runtime, played: Played, comparison: Comparison) -> None:
+    events = list(runtime.stream(played.question, seed=played.seed))
+    alone = tuple(event.token_id for event in events if isinstance(event, Token))
+    failed = tuple(event.failure is not None for event in events if isinstance(event, ToolFinished))
+    if failed[: len(played.failed)] != played.failed:  # a tool that was late for once
+        comparison.skipped += 1
+    elif played.sampled == (alone if played.whole else alone[: len(played.sampled)]):
+        comparison.same(len(played.sampled))
+    else:
+        what = f"{played.question!r} with seed {played.seed}"
+        comparison.differ(what, _episode_apart(runtime, played))
+
+
+def replay_session(engine: Engine, turns: Sequence[Turned], comparison: Comparison) -> None:
+    with engine.session() as session:
+        for adapter, context, sampled in turns:
+            with session.fork() as boundary:
+                alone = session.turn(adapter, context, Sampling(max_new_tokens=len(sampled))).result.token_ids
+                if alone != sampled:
+                    comparison.differ(f"a turn of {adapter}", _apart(boundary, adapter, context, sampled, alone))
+                    return  # what follows was said after other words
+            comparison.same(len(sampled))
+
+
+def _episode_apart(runtime: Runtime, played: Played) -> float:
+    """Runs the episode once more, alone, for its spans, and goes along them to where `played` said something else."""
+    left = played.sampled
+    spans = runtime.run(played.question, seed=played.seed).spans
+    preamble = [span.token_ids for span in spans if span.kind == "preamble"]
+    with runtime.engine.session(preamble[0] if preamble else None) as session:
+        for span in spans[len(preamble) :]:
+            if span.path is None:
+                session.append(span.token_ids, span.author, span.kind)
+                continue
+            said, left = left[: len(span.token_ids)], left[len(span.token_ids) :]
+            if said != span.token_ids:
+                return _apart(session, span.path, (), said, span.token_ids)
+            forced = Sampling(max_new_tokens=len(said), forced=said)
+            session.turn(span.path, (), forced, kind=span.kind).result  # noqa: B018 - waits
+    return math.inf
+
+
+def _apart(before: Session, adapter: str, context: Sequence[int], one: Sequence[int], other: Sequence[int]) -> float:
+    """Between the log-probabilities of the first tokens in which two turns differ; inf where one only goes on longer.
+
+    `before` is the session at the turn's start; it stays as it is.
+    """
+    at = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+    if at is None:
+        return math.inf
+    logprobs = []
+    for told in (one, other):
+        with before.fork() as branch:
+            forced = Sampling(max_new_tokens=at + 1, forced=told[: at + 1])
+            logprobs.append(branch.turn(adapter, context, forced).result.logprobs[at])
+    return abs(logprobs[0] - logprobs[1])

@@ -1,0 +1,130 @@
+"""Stands in for a CUDA device: counts where a host would wait for it, and records launches as its graphs do."""
+
+from collections import Counter
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from agentrt_kernels.kv_append import triton as kv_append
+from agentrt_kernels.lora_attention import launch
+from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
+from agentrt_kernels.lr_project import triton as lr_project
+
+WAITS = ("item", "_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique_dim", "resolve_neg")
+"""Operations that bring a number to the host, or whose result is as long as numbers on the device say; `tolist` and
+`numpy` show as the last one."""
+
+KERNELS = (
+    (kv_append, "append_kernel"),
+    (launch, "attend_kernel"),
+    (launch, "combine_kernel"),
+    (lr_project, "project_kernel"),
+    (lora_shrink_expand, "shrink_kernel"),
+    (lora_shrink_expand, "expand_kernel"),
+)
+
+
+class Waiting(TorchDispatchMode):
+    """Counts the operations for which a host would wait. Tensors that live on the host count too."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        masks = [x for x in _flat(args[1:]) if isinstance(x, torch.Tensor) and x.dtype == torch.bool]
+        if name in WAITS or (name == "index" and masks):
+            self.waits[name] += 1
+        return func(*args, **(kwargs or {}))
+
+
+class Calls(Waiting):
+    """Also lists what was called: operators and kernels with sizes and numbers, and where integer tables lie."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        named = kwargs or {}
+        self.calls.append((str(func), *map(_shown, _flat(args)), *map(_shown, _flat(list(named.values())))))
+        return super().__torch_dispatch__(func, types, args, named)
+
+
+class Replayer:
+    """A recorder that runs the function again instead of replaying it, and then finds the same launches.
+
+    In a CUDA graph what the host computes is frozen, numbers that come from it cannot be recorded, and a table that
+    has moved is read where it was: all three are found. `watch` comes first, so that kernels are seen.
+    """
+
+    def __init__(self, before_replay=lambda: None):
+        self.recorded = 0
+        self._before_replay = before_replay
+        self._now = None
+
+    def watch(self, monkeypatch):
+        for owner, name in KERNELS:
+            monkeypatch.setattr(owner, name, _Seen(getattr(owner, name), name, self))
+        return self
+
+    def launched(self, *call):
+        if self._now is not None:
+            self._now.calls.append(call)
+
+    def record(self, launch):
+        launch()  # CUDA's recorder warms up too
+        first, out = self._listen(launch)
+        assert not first.waits
+        assert not [call for call in first.calls if "lift_fresh" in call[0]], "numbers came from the host"
+        self.recorded += 1
+
+        def replay():
+            self._before_replay()
+            again, now = self._listen(launch)
+            assert len(again.calls) == len(first.calls)
+            for one, other in zip(again.calls, first.calls, strict=True):
+                assert one == other
+            out.copy_(now)
+
+        return replay, out
+
+    def _listen(self, launch):
+        with Calls() as calls:
+            self._now = calls
+            try:
+                return calls, launch()
+            finally:
+                self._now = None
+
+
+class _Seen:
+    """A kernel whose launches are listed."""
+
+    def __init__(self, kernel, name, replayer):
+        self._kernel, self._name, self._replayer = kernel, name, replayer
+
+    def __getitem__(self, grid):
+        def run(*args, **named):
+            shown = [(key, _shown(value)) for key, value in named.items()]
+            self._replayer.launched(self._name, grid, *map(_shown, args), *shown)
+            with _disable_current_modes():  # what the interpreter does is no part of the step
+                return self._kernel[grid](*args, **named)
+
+        return run
+
+
+def _flat(values):
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _shown(value):
+    if not isinstance(value, torch.Tensor):
+        return str(value)
+    where = value.data_ptr() if value.dtype == torch.int32 else None
+    return (tuple(value.shape), value.stride(), str(value.dtype), where)
