@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -12,6 +12,7 @@ from agentrt.cli.output import Output
 if TYPE_CHECKING:
     from agentrt.config.team import Team
     from agentrt.training.job import Source, ToldFile
+    from agentrt.training.plan import Contexts as Mix
 
 
 class Targets(StrEnum):
@@ -125,7 +126,8 @@ def train(
         raise UsageError(f"--adapters {place}: logs and checkpoints go there; give the adapters a folder of their own")
     letters = tuple(f"{letter.lower()}_proj" for letter in targets.value)
     lora = LoraSettings(rank=rank, alpha=2 * rank, targets=letters, shared_a=shared_a)
-    mix = choose_contexts(contexts.value if contexts else None, lora, activated=activated)
+    asked = cast("Mix | None", contexts.value if contexts else None)
+    mix = choose_contexts(asked, lora, activated=activated)
     settings = TrainSettings(
         passes=passes,
         learning_rate=learning_rate,
