@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agentrt.config.trace import TraceConfig
-from agentrt.engine import Engine
+from agentrt.engine import Engine, EngineConfig
 from agentrt.evaluate.replay.trace import build_trace
 from agentrt.model.backbone import Backbone
 from agentrt.schemes.make import make_scheme
@@ -19,7 +19,8 @@ def test_the_profile_has_every_step_and_row_in_it(at_once):
     backbone = Backbone(model)
     run = backbone.run
     whole = build_trace(TraceConfig.load("react"), "react", 5, AGENTS)
-    with Engine(backbone, backbone.load_adapters(folders), make_scheme("rebase_shared:db")) as engine:
+    limits = EngineConfig(max_context=whole.num_tokens)
+    with Engine(backbone, backbone.load_adapters(folders), make_scheme("rebase_shared:db"), config=limits) as engine:
         played = play(engine, replace(whole, calls=whole.calls[:3]), 2, at_once=at_once)
         stats = engine.stats()
     profile = played.profile()

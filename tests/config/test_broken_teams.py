@@ -91,7 +91,7 @@ BROKEN = {
     ),
     "no where a boolean is meant": Broken("tool: true", "tool: no", 23, 22, "'no' is not allowed", "allowed: true"),
     "no for none": Broken(
-        "adapter: none", "adapter: no", 8, 22, "no adapter folder", "`none` runs the role without an adapter"
+        "adapter: none", "adapter: no", 8, 22, "no adapter folder", "write `none` to run without an adapter"
     ),
     "null for none": Broken("adapter: none", "adapter: null", 8, 22, "adapter:", "write `none`"),
     "text where a number is meant": Broken(
@@ -216,8 +216,8 @@ BROKEN = {
         "emits: thought, after: {It is: {also: [a]}}, next: v",
         24,
         59,
-        "`also:`",
-        "`span_of:`",
+        "It is",
+        "write either `choices:` or `span_of:`",
     ),
     "words with a blank behind them": Broken(
         "emits: thought, next: v",

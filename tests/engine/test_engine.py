@@ -23,11 +23,10 @@ REBUILT = {
     "rebase_shared:db": 6 + 2,
     "rebase_shared:db,pivot=plan": 6 + 2,
     "rebase_shared:fused": 13,  # of the turn before; its own rows are the next turn's
-    "rebase_shared:auto": 1 + 6 + 2,  # one more than the 4 rows of each of three decode steps was left to it
-    "rebase_shared:auto,adapted_tail=3,pivot=plan": 3 + 2,
+    "rebase_shared:auto": 1 + 4 + 4,  # left to it by the first turn, and as many whole chunks of 4 as ride
+    "rebase_shared:auto,adapted_tail=3,pivot=plan": 4,
     "rebase_shared:lp,lp_at=handover": 13,
     "neutral_prefix:question": 6 + 2,
-    "neutral_prefix:full,schedule=auto": 1 + 2,
 }
 """Rows of the base path in the second turn of 6 new tokens and 3 generated ones, after one of 10 and 4."""
 SELECTIVE = ("droidspeak:layers=1-2", "droidspeak_scattered:layers=0+2", "cacheblend", "relay_caching:layers=0-2")

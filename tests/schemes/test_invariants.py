@@ -141,6 +141,7 @@ def test_rebase_shared_holds_a_plain_adapter_free_cache():
     turns = random_turns(seed=6)
     for agent, context, forced in turns:
         rig.turn(agent, context, forced)
+    rig.settle()
     ids = rig.trajectory.token_ids[: rig.trajectory.num_processed]
     hidden = capture_value_inputs(copy.deepcopy(model), folders, "", ids)
     plain = Rig(model, folders, "non_shared")
