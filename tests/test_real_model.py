@@ -105,7 +105,11 @@ SPECIAL = {"base_lr_shared", "alora", "ridge"}
 """These need adapters of a kind of their own, or maps fitted for them."""
 
 
-@pytest.mark.parametrize("scheme", sorted(SCHEMES.keys() - SPECIAL))
+FEW = ("pre_lr_shared", "rebase_shared")
+OTHERS = (pytest.param(scheme, marks=pytest.mark.slow) for scheme in sorted(SCHEMES.keys() - {*FEW, *SPECIAL}))
+
+
+@pytest.mark.parametrize("scheme", [*FEW, *OTHERS])
 def test_every_scheme_continues_a_shared_trajectory(backbone, folders, text_ids, scheme):
     """All agree with non_shared in the first turn, then may differ; nothing is read twice but where it must be."""
     with open_engine(backbone, folders, scheme) as engine, open_engine(backbone, folders, "non_shared") as exact:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 ONLY = """
@@ -48,6 +50,7 @@ def bench(*arguments):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_smoke_runs_every_stage_on_the_named_libraries_alone(tmp_path):
     done = bench("--out", tmp_path / "gpu.json")
     assert done.returncode == 0, done.stderr

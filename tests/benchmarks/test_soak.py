@@ -30,7 +30,7 @@ def soak_team() -> Team:
     ("scheme", "seconds"),
     [
         ("rebase_shared:auto", 6.0),
-        ("pre_lr_shared", 6.0),
+        pytest.param("pre_lr_shared", 6.0, marks=pytest.mark.slow),
         pytest.param("rebase_shared:auto", 60.0, marks=pytest.mark.slow),
     ],
 )

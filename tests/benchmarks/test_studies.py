@@ -31,7 +31,9 @@ def run(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    "name", [name if name == "schemes" else pytest.param(name, marks=pytest.mark.slow) for name in STUDIES]
+)
 def test_a_study_runs_whole_and_goes_on(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = run(name, tmp_path)

@@ -52,7 +52,9 @@ def token_ids(folder: Path) -> list[int]:
     return [token_id for span in result["spans"] for token_id in span["token_ids"]]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_a_signal_leaves_a_run_that_can_go_on(
     cli: Any, tiny: list[str], tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

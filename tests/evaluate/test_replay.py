@@ -355,14 +355,21 @@ def test_a_whole_replay_with_random_adapters_declares_itself(tmp_path: Path) -> 
     assert set(groups[0][0].declared) >= {"options", "lp_at", "lr_dtype", "dtype", "seed", "versions", "backbone_hash"}
 
 
-def test_a_named_scheme_that_the_adapters_do_not_allow_is_an_error_and_in_all_is_left_out(tmp_path: Path) -> None:
+def test_a_named_scheme_that_the_adapters_do_not_allow_is_an_error() -> None:
     backbone = Backbone(tiny_model(layers=2))
     config = TraceConfig.load("react")
     random = RandomAdapters.parse("targets=qkv,r=2")
     named = ReplayPlan(config, "react", schemes="non_shared,alora", random=random)
     with pytest.raises(SchemeError, match="no activated LoRA"):
         next(iter(run_replay(backbone, named)))
-    found = run_replay(backbone, ReplayPlan(config, "react", schemes="all", contexts=(4,), random=random, repeats=1))
+
+
+@pytest.mark.slow
+def test_with_all_schemes_those_that_the_adapters_do_not_allow_are_left_out_and_ridge_is_fitted() -> None:
+    backbone = Backbone(tiny_model(layers=2))
+    random = RandomAdapters.parse("targets=qkv,r=2")
+    plan = ReplayPlan(TraceConfig.load("react"), "react", schemes="all", contexts=(4,), random=random, repeats=1)
+    found = run_replay(backbone, plan)
     first = next(found)
     assert isinstance(first, LeftOut)
     assert first.to_record().items() >= {"event": "left_out", "scheme": "alora", "variant": None}.items()

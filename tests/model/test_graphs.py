@@ -65,7 +65,7 @@ def play(model, folders, scheme, recorder=None, turns=TURNS, **limits):
     "scheme",
     [
         "pre_lr_shared",
-        "rebase_shared",
+        pytest.param("rebase_shared", marks=pytest.mark.slow),
         pytest.param("rebase_shared:db", marks=pytest.mark.slow),
         pytest.param("non_shared", marks=pytest.mark.slow),
         pytest.param("base_shared", marks=pytest.mark.slow),
@@ -125,6 +125,7 @@ def test_steps_of_a_shape_share_a_graph_and_other_shapes_get_their_own(tiny, mon
     assert use.replayed >= 2
 
 
+@pytest.mark.slow
 def test_planes_that_grow_are_recorded_anew(tiny, monkeypatch):
     model, folders = tiny()
     turns = [(("plan",), [3, 5, 9], 3), (("plan",), list(range(20, 40)), 3)]
@@ -136,6 +137,7 @@ def test_planes_that_grow_are_recorded_anew(tiny, monkeypatch):
     assert (got, use.recorded) == (want, 2)
 
 
+@pytest.mark.slow
 def test_the_graph_used_least_recently_leaves_when_there_are_too_many(tiny, monkeypatch):
     model, folders = tiny()
     turns = [(("plan",), [3, 5, 9], 3), ((NEUTRAL,), [3], 3), (("plan",), [3], 3)]

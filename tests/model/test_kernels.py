@@ -32,6 +32,8 @@ CASES = [
     ("rebase_shared:db", QV),
     ("pre_lr_shared", QK),
 ]
+CORE = {("pre_lr_shared", QV), ("pre_lr_shared", QKVO), ("rebase_shared:db", QV), ("cacheblend", QV), ("alora", QV)}
+"""One of each way to run; the others are slow."""
 WITH_COLUMNS = ("base_shared", "base_lr_shared", "pre_lr_shared", "rebase_shared")
 PLACED = ("cacheblend", "relay_caching", "droidspeak", "droidspeak_scattered")
 """Their places are tensors of the host, which count too; a device is waited for only where rows are chosen."""
@@ -119,7 +121,9 @@ def watch(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "targets"), CASES, ids=lambda part: part if isinstance(part, str) else "".join(name[0] for name in part)
+    ("scheme", "targets"),
+    [case if case in CORE else pytest.param(*case, marks=pytest.mark.slow) for case in CASES],
+    ids=lambda part: part if isinstance(part, str) else "".join(name[0] for name in part),
 )
 def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets, monkeypatch):
     model, folders, scheme = tiny(scheme, targets)

@@ -62,9 +62,9 @@ def test_from_turn_boundaries_the_tokens_are_those_of_the_whole_run(tmp_path: Pa
         engine.check_integrity()
 
 
-FEW = ("pre_lr_shared", "rebase_shared:lp")
 KILLED = [
-    *((scheme, False) for scheme in FEW),
+    ("pre_lr_shared", False),
+    pytest.param("rebase_shared:lp", False, marks=pytest.mark.slow),
     *(pytest.param(scheme, True, marks=pytest.mark.slow) for scheme in EVERY_SCHEME),
 ]
 

@@ -51,7 +51,9 @@ def test_unknown_schemes_and_options_are_refused_by_name(name, options, message)
 
 def test_what_only_the_adapters_can_tell_is_refused_when_they_are_known():
     model, folders = make()
-    with pytest.raises(SchemeError, match=r"adapters differ in A on v_proj or k_proj.*--shared-a, or use pre_lr_shared"):
+    with pytest.raises(
+        SchemeError, match=r"adapters differ in A on v_proj or k_proj.*--shared-a, or use pre_lr_shared"
+    ):
         Rig(model, folders, "base_lr_shared")
     with pytest.raises(SchemeError, match="pivot 'critic' is not a role with an adapter; roles: plan, action, reflect"):
         Rig(model, folders, "rebase_shared:lp,pivot=critic")

@@ -88,6 +88,7 @@ def test_every_example_is_a_state_of_the_runtime(tmp_path: Path) -> None:
     assert check_all(team, WordTokenizer(), tmp_path, variants=4) > 600
 
 
+@pytest.mark.slow
 @pytest.mark.real_model
 def test_every_example_is_a_state_of_the_runtime_with_the_default_tokenizer(tmp_path: Path) -> None:
     from agentrt.model.fetch import locate
