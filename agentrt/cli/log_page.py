@@ -28,7 +28,7 @@ _STYLE: Final = """
   --new: #75808f; } }
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.3rem; } h2 { font-size: 1rem; margin: 2rem 0 .5rem; }
+h1 { font-size: 1.3rem; overflow-wrap: anywhere; } h2 { font-size: 1rem; margin: 2rem 0 .5rem; }
 .facts, .note { color: var(--dim); overflow-wrap: anywhere; }
 .item { background: var(--card); border-left: .3rem solid var(--line); border-radius: .3rem; margin: .5rem 0;
   padding: .5rem .8rem; overflow-wrap: anywhere; }
@@ -64,7 +64,7 @@ def page(header: Mapping[str, Json], events: Sequence[Event]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(question)[:80]}</title><style>{_STYLE}</style></head>\n<body>\n"
+        f"<title>{escape(question[:80])}</title><style>{_STYLE}</style></head>\n<body>\n"
         + "\n".join(filter(None, body))
         + "\n</body></html>\n"
     )

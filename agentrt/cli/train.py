@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -12,6 +12,7 @@ from agentrt.cli.output import Output
 if TYPE_CHECKING:
     from agentrt.config.team import Team
     from agentrt.training.job import Source, ToldFile
+    from agentrt.training.plan import Contexts as Mix
 
 
 class Targets(StrEnum):
@@ -118,6 +119,7 @@ def train(
     from agentrt.training.retry import with_retry
     from agentrt.training.role import RoleJob
     from agentrt.training.settings import TrainSettings
+    from agentrt.training.team_files import licence_of
 
     output = Output(as_json=as_json, quiet=quiet)
     resolved = resolve_settings({"team": team, "scheme": scheme, "seed": seed, "offline": offline}, sets)
@@ -127,7 +129,8 @@ def train(
         raise UsageError(f"--adapters {place}: logs and checkpoints go there; give the adapters a folder of their own")
     letters = tuple(f"{letter.lower()}_proj" for letter in targets.value)
     lora = LoraSettings(rank=rank, alpha=2 * rank, targets=letters, shared_a=shared_a)
-    mix = choose_contexts(contexts.value if contexts else None, lora, activated=activated)
+    asked = cast("Mix | None", contexts.value if contexts else None)
+    mix = choose_contexts(asked, lora, activated=activated)
     settings = TrainSettings(
         passes=passes,
         learning_rate=learning_rate,
@@ -148,8 +151,7 @@ def train(
     tokenizer = Tokenizer.from_folder(folder)
     invoked = invocations(crew, tokenizer, wanted) if activated else {}
     if builds:
-        sources = _sources(crew, questions, corpus) if derive or (derive_only and not told) else []
-        own = sources and not questions and not told
+        sources = _sources(questions, corpus, crew) if derive or (derive_only and not told) else []
         with progress_bar() as bar:
             facts = derive_data(
                 crew,
@@ -160,7 +162,7 @@ def train(
                 variants=variants,
                 seed=chosen.seed,
                 limit=limit,
-                licence=licence or ("Apache-2.0" if own else "not stated"),
+                licence=licence or licence_of([*sources, *told]),
                 reuse=resume,
                 report=bar,
             )
@@ -213,13 +215,13 @@ def _told(trajectories: list[Path], pairs: list[str], crew: "Team") -> "list[Tol
     return files
 
 
-def _sources(team: "Team", questions: list[Path], corpus: list[Path]) -> "list[Source]":
+def _sources(questions: list[Path], corpus: list[Path], crew: "Team") -> "list[Source]":
     from agentrt.errors import UsageError
     from agentrt.training.job import Source
     from agentrt.training.team_files import files_of
 
     if not questions:
-        return files_of(team)
+        return files_of(crew)
     if len(corpus) not in (1, len(questions)):
         raise UsageError(
             f"{len(questions)} --questions and {len(corpus)} --corpus: give one --corpus, or one for each file"

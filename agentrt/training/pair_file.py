@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentrt.config.flow import VERDICT_NAME, Emits
 from agentrt.config.sections import DialectConfig
 from agentrt.config.team import Team
 from agentrt.training.sources import Skipped
-from agentrt.training.told import Told, ToldField, UntellableError, json_lines, unfit
+from agentrt.training.told import Told, ToldField, UntellableError, read_told
 from agentrt_tools import one_line
 from agentrt_tools.text import shorten
 
@@ -33,25 +33,12 @@ def read_pairs(path: Path, role: str, team: Team) -> tuple[list[Told], list[Skip
 
     Raises UsageError for a file that cannot be read.
     """
-    told: list[Told] = []
-    skipped: list[Skipped] = []
-    for line in json_lines(path):
-        if line.fault:
-            skipped.append(Skipped(line.place, line.fault, line.place))
-            continue
-        try:
-            pair = _Pair.model_validate(line.value)
-        except ValidationError as error:
-            skipped.append(unfit(line, error))
-            continue
-        name = pair.id or line.place.rpartition("/")[2]
-        try:
-            question, fields = read_episode(pair.input, pair.output, role, team)
-        except UntellableError as error:
-            skipped.append(Skipped(name, str(error), line.place))
-            continue
-        told.append(Told(name, question, question, fields, line.place))
-    return told, skipped
+
+    def tell(pair: _Pair, name: str, place: str) -> Told:
+        question, fields = read_episode(pair.input, pair.output, role, team)
+        return Told(name, question, question, fields, place)
+
+    return read_told(path, _Pair, tell)
 
 
 def read_episode(before: str, output: str, role: str, team: Team) -> tuple[str, tuple[ToldField, ...]]:

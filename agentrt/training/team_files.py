@@ -1,8 +1,11 @@
-"""Which question files a team is trained on where nobody names others."""
+"""Which question files a team is trained on where nobody names others, and under what licence files are."""
 
-from agentrt.builtin import configs_dir
+from collections.abc import Iterable
+from pathlib import Path
+
+from agentrt.builtin import agents_dir, configs_dir
 from agentrt.config.team import Team
-from agentrt.training.job import Source
+from agentrt.training.job import Source, ToldFile
 
 
 def files_of(team: Team) -> list[Source]:
@@ -11,3 +14,10 @@ def files_of(team: Team) -> list[Source]:
         return [Source(questions, team.corpus_file) for questions in team.training_files]
     mini = configs_dir() / "mini"
     return [Source(mini / "questions.jsonl", mini / "articles.jsonl")]
+
+
+def licence_of(files: Iterable[Source | ToldFile]) -> str:
+    """That of data which ships with the package; of other data only its owner knows."""
+    paths = [part.resolve() for file in files for part in file if isinstance(part, Path)]
+    shipped = all(path.is_relative_to(agents_dir()) or path.is_relative_to(configs_dir()) for path in paths)
+    return "Apache-2.0" if paths and shipped else "not stated"

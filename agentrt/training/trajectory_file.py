@@ -7,13 +7,13 @@ thought and the verdict as input. What a turn gives is decided by what the team'
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentrt.config.flow import FINISH, Emits
 from agentrt.config.team import Team
 from agentrt.questions.question import pose_choice
 from agentrt.training.sources import Skipped
-from agentrt.training.told import Told, ToldField, UntellableError, json_lines, unfit
+from agentrt.training.told import Told, ToldField, UntellableError, read_told
 from agentrt_tools import one_line
 
 
@@ -47,26 +47,12 @@ def read_trajectories(path: Path, team: Team) -> tuple[list[Told], list[Skipped]
     Action names are taken in the team's spelling where they differ in case alone. Raises UsageError for a file that
     cannot be read.
     """
-    told: list[Told] = []
-    skipped: list[Skipped] = []
-    for line in json_lines(path):
-        if line.fault:
-            skipped.append(Skipped(line.place, line.fault, line.place))
-            continue
-        try:
-            row = _Row.model_validate(line.value)
-        except ValidationError as error:
-            skipped.append(unfit(line, error))
-            continue
-        name = row.id or line.place.rpartition("/")[2]
-        try:
-            fields = tuple(_fields(row, team))
-        except UntellableError as error:
-            skipped.append(Skipped(name, str(error), line.place))
-            continue
+
+    def tell(row: _Row, name: str, place: str) -> Told:
         question = pose_choice(row.question, row.choices) if row.choices else row.question
-        told.append(Told(name, row.question_id or one_line(question), question, fields, line.place))
-    return told, skipped
+        return Told(name, row.question_id or one_line(question), question, tuple(_fields(row, team)), place)
+
+    return read_told(path, _Row, tell)
 
 
 def _fields(row: _Row, team: Team) -> list[ToldField]:

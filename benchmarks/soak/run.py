@@ -66,6 +66,7 @@ def soak(
             replay_episode(runtime, played, report.compared)
         for turns in worker.sessions[: replays // workers]:
             replay_session(runtime.engine, turns, report.compared)
+        say(f"replayed: {report.compared}")
     report.faults += report.compared.faults
     return report
 

@@ -1,11 +1,14 @@
 """Which files a team is trained on."""
 
+from pathlib import Path
+
 import pytest
 
 from agentrt.builtin import agents_dir, configs_dir
 from agentrt.config.team import Override, Team
 from agentrt.errors import ConfigError
-from agentrt.training.team_files import files_of
+from agentrt.training.job import ToldFile
+from agentrt.training.team_files import files_of, licence_of
 
 
 def test_a_team_that_names_none_learns_the_mini_benchmark() -> None:
@@ -29,3 +32,9 @@ def test_questions_without_a_corpus_are_a_mistake_of_the_file() -> None:
     answered = Override(("corpus",), "pages.jsonl", "the test")
     team = Team.load("search", overrides=[named, answered], need_adapters=False)
     assert files_of(team) == [(team.root / "questions.jsonl", team.root / "pages.jsonl")]
+
+
+def test_the_licence_is_known_of_what_ships_and_of_nothing_else() -> None:
+    shipped = [source for name in ("search", "science") for source in files_of(Team.load(name, need_adapters=False))]
+    assert licence_of(shipped) == "Apache-2.0"
+    assert licence_of([*shipped, ToldFile(Path("episodes.jsonl"), "plan")]) == "not stated"
