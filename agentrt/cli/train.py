@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,6 @@ from agentrt.cli.output import Output
 if TYPE_CHECKING:
     from agentrt.config.team import Team
     from agentrt.training.job import Source, ToldFile
-    from agentrt.training.plan import Contexts as Mix
 
 
 class Targets(StrEnum):
@@ -129,8 +128,7 @@ def train(
         raise UsageError(f"--adapters {place}: logs and checkpoints go there; give the adapters a folder of their own")
     letters = tuple(f"{letter.lower()}_proj" for letter in targets.value)
     lora = LoraSettings(rank=rank, alpha=2 * rank, targets=letters, shared_a=shared_a)
-    asked = cast("Mix | None", contexts.value if contexts else None)
-    mix = choose_contexts(asked, lora, activated=activated)
+    mix = choose_contexts(contexts.value if contexts else None, lora, activated=activated)
     settings = TrainSettings(
         passes=passes,
         learning_rate=learning_rate,

@@ -9,17 +9,17 @@ import pytest
 from agentrt.builtin import agents_dir, configs_dir
 from agentrt.errors import DataError, UsageError
 from agentrt.runtime.dialect import Renderer
-from agentrt.testing import ByteTokenizer
 from agentrt.training.derive import derive
 from agentrt.training.examples import Recorded, role_example
 from agentrt.training.job import Source, derive_data, load_data
 from agentrt.training.retry import with_retry
 from agentrt.training.sources import GoldQuestion, read_questions
 from agentrt_tools.corpus import open_corpus
-from tests.training.teams import search_team
+from tests.training.teams import WordTokenizer, search_team
 
 ARTICLES = configs_dir() / "mini" / "articles.jsonl"
 QUESTIONS = configs_dir() / "mini" / "questions.jsonl"
+WORDS = WordTokenizer()
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +31,13 @@ def questions() -> list[GoldQuestion]:
 
 @pytest.fixture(scope="module")
 def recorded(questions: list[GoldQuestion]) -> list[Recorded]:
-    derived = derive(search_team(), ByteTokenizer(), questions[:6] + questions[-6:], ARTICLES, variants=4)
+    derived = derive(search_team(), WORDS, questions[:6] + questions[-6:], ARTICLES, variants=4)
     return [one.recorded for one in derived if one.recorded is not None]
 
 
 def fields(one: Recorded, kind: str) -> list[tuple[str, bool]]:
     """The generated fields of a kind, as text, and whether they are taught."""
-    text = ByteTokenizer().decode
+    text = WORDS.decode
     return [
         (text(one.token_ids[span.start : span.end]).strip(), span.taught) for span in one.spans if span.kind == kind
     ]
@@ -45,7 +45,7 @@ def fields(one: Recorded, kind: str) -> list[tuple[str, bool]]:
 
 def test_a_trajectory_is_text_of_the_teams_dialect(recorded: list[Recorded]) -> None:
     team = search_team()
-    renderer = Renderer(team.dialect, ByteTokenizer())
+    renderer = Renderer(team.dialect, WORDS)
     for one in recorded:
         ids = list(one.token_ids)
         assert ids[: one.spans[0].end] == renderer.preamble(team.preamble)
@@ -53,7 +53,7 @@ def test_a_trajectory_is_text_of_the_teams_dialect(recorded: list[Recorded]) -> 
         assert one.spans[-1].end == len(ids)
         for span in one.spans:
             if span.author in team.roles:
-                text = ByteTokenizer().decode(ids[span.start : span.end])
+                text = WORDS.decode(ids[span.start : span.end])
                 field = text.strip().removesuffix(renderer.terminator(span.kind).strip())  # type: ignore[arg-type]
                 assert ids[span.start : span.end] == renderer.field(span.kind, field)  # type: ignore[arg-type]
 
@@ -103,7 +103,7 @@ def test_a_team_that_tries_again_learns_to_go_on_after_a_wrong_answer(questions:
     once, again = (
         {
             one.recorded.id: one.recorded
-            for one in derive(team, ByteTokenizer(), questions[:3], ARTICLES, variants=4)
+            for one in derive(team, WORDS, questions[:3], ARTICLES, variants=4)
             if one.recorded is not None
         }
         for team in (search_team(), with_retry(search_team()))
@@ -123,7 +123,7 @@ def test_a_team_that_tries_again_learns_to_go_on_after_a_wrong_answer(questions:
 
 def test_derivation_is_deterministic_and_the_seed_changes_it(questions: list[GoldQuestion]) -> None:
     runs = [
-        [one.recorded for one in derive(search_team(), ByteTokenizer(), questions[:3], ARTICLES, variants=2, seed=seed)]
+        [one.recorded for one in derive(search_team(), WORDS, questions[:3], ARTICLES, variants=2, seed=seed)]
         for seed in (0, 0, 1)
     ]
     assert runs[0] == runs[1]
@@ -132,12 +132,12 @@ def test_derivation_is_deterministic_and_the_seed_changes_it(questions: list[Gol
 
 def test_a_question_that_cannot_be_played_is_skipped_with_its_reason(questions: list[GoldQuestion]) -> None:
     lost = replace(questions[0], id="lost", question="Qwxyz?", place="q.jsonl:7")
-    [one] = derive(search_team(), ByteTokenizer(), [lost], ARTICLES)
+    [one] = derive(search_team(), WORDS, [lost], ARTICLES)
     assert one.recorded is None
     assert one.skipped is not None
     assert one.skipped.place == "q.jsonl:7"
     assert one.skipped.reason.startswith("its page is neither listed nor mentioned: ")
-    [short] = derive(search_team(max_steps=2), ByteTokenizer(), questions[:1], ARTICLES)
+    [short] = derive(search_team(max_steps=2), WORDS, questions[:1], ARTICLES)
     assert short.skipped is not None
     assert short.skipped.reason == "its episode ended as limit:steps"
 
@@ -149,12 +149,12 @@ def test_a_team_without_search_is_refused() -> None:
         update={"flow": team.flow.model_copy(update={"nodes": {**team.flow.nodes, "decide": node}})}
     )
     with pytest.raises(UsageError, match="offers no Retrieve, Search"):
-        next(derive(other, ByteTokenizer(), [], agents_dir()))
+        next(derive(other, WORDS, [], agents_dir()))
 
 
 def test_derived_data_is_written_with_its_facts_and_read_back(tmp_path: Path) -> None:
     source = Source(QUESTIONS, ARTICLES)
-    facts = derive_data(search_team(), ByteTokenizer(), [source], tmp_path, limit=2)
+    facts = derive_data(search_team(), WORDS, [source], tmp_path, limit=2)
     recorded, read = load_data(tmp_path)
     assert read == facts
     assert facts["trajectories"] == len(recorded) == 2
@@ -165,6 +165,6 @@ def test_derived_data_is_written_with_its_facts_and_read_back(tmp_path: Path) ->
 def test_no_trajectory_at_all_is_an_error(tmp_path: Path) -> None:
     source = Source(QUESTIONS, ARTICLES)
     with pytest.raises(DataError, match="nothing gave a trajectory"):
-        derive_data(search_team(max_steps=1), ByteTokenizer(), [source], tmp_path, limit=2)
+        derive_data(search_team(max_steps=1), WORDS, [source], tmp_path, limit=2)
     with pytest.raises(UsageError, match="run train with --derive, "):
         load_data(tmp_path)

@@ -89,17 +89,23 @@ def test_processes_of_their_own_train_what_one_process_trains(model: Path, tmp_p
         assert all(torch.equal(here[name], apart[name]) for name in here)
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_a_failure_stops_those_that_wait_for_it_and_nobody_else(model: Path, tmp_path: Path, at_once: int) -> None:
+def test_a_failure_stops_those_that_wait_for_it_and_nobody_else(model: Path, tmp_path: Path) -> None:
     write_data(tmp_path)
     plan, action, alone = jobs(model, tmp_path, "plan", "action", "plan")
-    alone = replace(alone, role="action", adapters=tmp_path / "others", out=tmp_path)
+    alone = replace(alone, role="action", adapters=tmp_path / "others")
     plan = replace(plan, start=tmp_path / "absent")
-    outcomes = train_all([plan, replace(action, role="reflect"), alone], at_once)
+    outcomes = train_all([plan, replace(action, role="reflect"), alone], 1)
     assert names(outcomes) == {"plan": AdapterError.__name__, "reflect": UsageError.__name__, "action": "NoneType"}
-    assert "is not an adapter to train on from" in str(outcomes[0].error)
     assert "it reads what plan leaves behind" in str(outcomes[1].error)
     assert not (tmp_path / "adapters").exists()
+
+
+def test_an_error_comes_back_from_another_process_as_what_it_was(model: Path, tmp_path: Path) -> None:
+    write_data(tmp_path)
+    [plan] = jobs(model, tmp_path, "plan")
+    [outcome] = train_all([replace(plan, start=tmp_path / "absent")], 2)
+    assert isinstance(outcome.error, AdapterError)
+    assert "is not an adapter to train on from" in str(outcome.error)
 
 
 def test_a_process_that_dies_is_told_of(model: Path, tmp_path: Path) -> None:
