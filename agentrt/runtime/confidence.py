@@ -1,6 +1,7 @@
 """How sure the model was of an answer: the probability it gave to its words where they were first decided on."""
 
 import math
+import re
 from collections.abc import Sequence
 
 from agentrt.runtime.ports import Tokenizer
@@ -24,12 +25,11 @@ def answer_confidence(
 
 
 def _positions(tokenizer: Tokenizer, answer: str, token_ids: Sequence[int]) -> range:
-    """The tokens that hold the last occurrence of `answer`; none where the text lacks it."""
-    text = tokenizer.decode(token_ids)
-    start = text.rfind(answer) if answer else -1
-    if start < 0:
+    """The tokens that hold the last occurrence of `answer` as whole words; none where the text lacks it."""
+    found = [*re.finditer(rf"(?<!\w){re.escape(answer)}(?!\w)", tokenizer.decode(token_ids))] if answer else []
+    if not found:
         return range(0)
-    first, end = 0, start + len(answer)
+    first, (start, end) = 0, found[-1].span()
     for at in range(len(token_ids)):
         length = len(tokenizer.decode(token_ids[: at + 1]))
         if length <= start:

@@ -1,12 +1,9 @@
 """A thought that is free text until certain words, and ends with one of certain texts behind them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 from agentrt.runtime.constraints import FieldConstraint
 from agentrt.runtime.dialect import FieldText, Renderer
-
-_FREE: Final = None
 
 
 class EndingConstraint:
@@ -29,7 +26,7 @@ class EndingConstraint:
             return []
         start, words = self._found(generated)
         ending = self._open(words) if words else None
-        return _FREE if ending is None else ending.allowed(generated[start:])
+        return None if ending is None else ending.allowed(generated[start:])
 
     def read(self, generated: Sequence[int]) -> FieldText:
         return self._renderer.read("thought", generated)

@@ -31,6 +31,7 @@ def test_a_thought_that_does_not_say_it_leaves_the_field() -> None:
     thought = TOKENIZER.encode(" It is clear.")
     logprobs = [-1.0] * len(thought)
     assert answer_confidence(TOKENIZER, "Waco", thought, logprobs, [-0.5, -1.5]) == pytest.approx(math.exp(-1))
+    assert answer_confidence(TOKENIZER, "cle", thought, logprobs, [-0.5]) == pytest.approx(math.exp(-0.5))
     assert answer_confidence(TOKENIZER, "", thought, logprobs, [-0.5]) == pytest.approx(math.exp(-0.5))
     assert answer_confidence(TOKENIZER, "Waco", thought, logprobs, []) is None
 
