@@ -1,9 +1,11 @@
 """From runs and checks to what may be said: medians, books against the formulas, and ratios or why there are none."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 from agentrt.evaluate.replay.check import Check
+from agentrt.evaluate.replay.contestant import Run
 from agentrt.evaluate.replay.formulas import Expected
 from agentrt.evaluate.replay.measure import Measured
 
@@ -12,7 +14,10 @@ FULL_SHARED: Final = "full_shared"
 
 
 class Ratios(NamedTuple):
-    """Quotients of medians, this scheme over the named one; None where that one did not run or is not trusted."""
+    """This scheme over the named one, medians over the repeats; None where that one did not run or is not trusted.
+
+    Runs of one repeat are compared, which took turns on the same machine at the same time.
+    """
 
     ttft_vs_non_shared: float | None
     ttft_vs_full_shared: float | None
@@ -93,10 +98,20 @@ def _refusal(measured: Measured, expected: Expected | None, check: Check) -> str
 
 
 def _ratios(measured: Measured, trusted: Mapping[str, Measured]) -> Ratios:
-    def ttft(label: str) -> float | None:
-        return round(measured.middle.ttft_s / trusted[label].middle.ttft_s, 4) if label in trusted else None
+    def ratio(label: str, quotient: Callable[[Run, Run], float]) -> float | None:
+        if label not in trusted:
+            return None
+        return round(median(map(quotient, measured.runs, trusted[label].runs)), 4)
 
-    def throughput(label: str) -> float | None:
-        return round(measured.throughput_tok_s / trusted[label].throughput_tok_s, 4) if label in trusted else None
+    def ttft(ours: Run, theirs: Run) -> float:
+        return ours.ttft_s / theirs.ttft_s
 
-    return Ratios(ttft(NON_SHARED), ttft(FULL_SHARED), throughput(NON_SHARED), throughput(FULL_SHARED))
+    def throughput(ours: Run, theirs: Run) -> float:
+        return theirs.total_s / ours.total_s
+
+    return Ratios(
+        ratio(NON_SHARED, ttft),
+        ratio(FULL_SHARED, ttft),
+        ratio(NON_SHARED, throughput),
+        ratio(FULL_SHARED, throughput),
+    )
