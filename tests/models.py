@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from safetensors.torch import load_file, save_file
 
 from agentrt.model.tiny import tiny_adapter, tiny_model
@@ -23,6 +24,13 @@ FAMILIES = {
     "mistral-window": {"family": "mistral", "sliding_window": 19},
     "ministral-window": {"family": "ministral", "sliding_window": 23},
 }
+
+SLOW = ("smollm3", "mistral", "ministral-window")
+
+every_family = pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in FAMILIES]
+)
+"""For what takes long: rotation, a norm, a bias and a window by default, all of them among the slow."""
 
 
 @functools.cache

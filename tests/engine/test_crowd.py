@@ -2,17 +2,23 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.engine.conftest import few_schemes
+from tests.engine.conftest import VARIANTS
 from tests.engine.test_engine import play
 from tests.models import random_turns
 
 SESSIONS = 8
 
 
-@few_schemes
+FEW = ("pre_lr_shared", "rebase_shared:auto", "cacheblend")
+
+
+@pytest.mark.parametrize(
+    "scheme", [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS if name not in FEW)]
+)
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order=st.permutations(range(SESSIONS)), step=st.integers(1, 60), idle=st.integers(1, 9), ride=st.integers(0, 5))
 def test_company_changes_no_token(open_engine, scheme, order, step, idle, ride):

@@ -40,7 +40,7 @@ def play(engine, turns, session=None):
     return session
 
 
-@every_scheme
+@few_schemes
 def test_greedy_tokens_do_not_depend_on_company_or_chunks(open_engine, scheme):
     engine = open_engine(scheme)
     alone = [play(engine, random_turns(seed)).trajectory.token_ids for seed in range(4)]

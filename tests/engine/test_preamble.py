@@ -75,7 +75,7 @@ def test_sessions_that_start_at_once_compute_it_once(open_engine, scheme):
     assert use.path == ("" if neutral else "plan")
 
 
-@every_scheme
+@few_schemes
 @pytest.mark.parametrize("length", [1, 7, 40])
 def test_a_hit_equals_a_miss(open_engine, scheme, length):
     engine, alone = open_engine(scheme), open_engine(scheme, max_preambles=0)

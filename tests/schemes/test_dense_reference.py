@@ -112,7 +112,7 @@ def test_engine_passes_equal_the_dense_definition(family, scheme):
 
 
 @pytest.mark.parametrize("scheme", REFERENCES)
-@pytest.mark.parametrize("chunk", [1, 4, 11])
+@pytest.mark.parametrize("chunk", [4, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 11))])
 def test_chunks_of_any_size_leave_the_same_caches(scheme, chunk):
     model, folders = make("mistral-window", shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme, preamble=[3, 1, 4], chunk=chunk, segment_slots=16)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agentrt.schemes import SCHEMES
-from tests.models import AGENTS, FAMILIES, make, random_turns
+from tests.models import AGENTS, FAMILIES, every_family, make, random_turns
 from tests.reference.dense import DenseModel, dense_model
 from tests.rig import Rig
 from tests.schemes.test_dense_reference import assert_close
@@ -36,7 +36,7 @@ def rows_of(ids, turn_start, context, forced, logits):
 
 
 @pytest.mark.parametrize("scheme", PLAIN)
-@pytest.mark.parametrize("family", FAMILIES)
+@every_family
 def test_with_b_zero_every_scheme_is_the_stock_model(scheme, family):
     model, folders = make(family, zero_b=True, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)
@@ -65,7 +65,7 @@ def test_with_b_zero_every_scheme_is_the_stock_model(scheme, family):
         "relay_caching",
     ],
 )
-@pytest.mark.parametrize("family", FAMILIES)
+@every_family
 def test_with_one_agent_a_scheme_is_transformers_and_peft(scheme, family):
     model, folders = make(family, shared_a=scheme == "base_lr_shared")
     rig = Rig(model, folders, scheme)

@@ -48,7 +48,7 @@ def test_without_layers_a_scheme_is_full_shared(family, scheme, targets):
 @each_adapter
 @pytest.mark.parametrize("scheme", WHOLE)
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("chunk", [None, 5])
+@pytest.mark.parametrize("chunk", [None, pytest.param(5, marks=pytest.mark.slow)])
 def test_everything_computed_again_is_non_shared(family, scheme, chunk, targets):
     model, folders = make(family, targets=targets)
     ours, exact = Rig(model, folders, scheme, chunk=chunk), Rig(model, folders, "non_shared")

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import wikipedia
 
+import agentrt_tools.wiki_client
 from agentrt_tools import ToolFailed, WikiClient
 from agentrt_tools.web import Web
-from agentrt_tools.wiki_client import CACHED_PAGES, Ambiguous, WikiPage, shared_client, user_agent
+from agentrt_tools.wiki_client import Ambiguous, WikiPage, shared_client, user_agent
 from tests.http_double import Asked, HttpDouble, Reply, http_double, replies
 
 from .wiki_double import PAGES, wiki
@@ -117,7 +118,10 @@ def test_a_page_is_asked_for_once_under_each_of_its_names(service: HttpDouble) -
     assert len(service.asked) == 3
 
 
-def test_the_page_cache_has_a_bound(service: HttpDouble) -> None:
+def test_the_page_cache_has_a_bound(service: HttpDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = 5
+    monkeypatch.setattr(agentrt_tools.wiki_client, "CACHED_PAGES", bound)
+
     def any_page(asked: Asked) -> Reply:
         title = asked.params["titles"]
         page = {"title": title, "fullurl": "u", "extract": "x", "revisions": [{"revid": 1, "parentid": 0}]}
@@ -125,10 +129,10 @@ def test_the_page_cache_has_a_bound(service: HttpDouble) -> None:
 
     service.answer = any_page
     wiki_client = client(service)
-    for number in range(CACHED_PAGES + 1):
+    for number in range(bound + 1):
         wiki_client.page(f"P{number}")
     asked = len(service.asked)
-    wiki_client.page(f"P{CACHED_PAGES}")
+    wiki_client.page(f"P{bound}")
     assert len(service.asked) == asked
     wiki_client.page("P0")
     assert len(service.asked) > asked
