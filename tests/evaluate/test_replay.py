@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 import pytest
 
 from agentrt.config.trace import TraceConfig
-from agentrt.errors import SchemeError, UsageError
+from agentrt.errors import UsageError
 from agentrt.evaluate.replay.adapters import RandomAdapters
 from agentrt.evaluate.replay.check import Check, Checker
 from agentrt.evaluate.replay.contestant import EngineContestant, Run, play
 from agentrt.evaluate.replay.declare import declare
-from agentrt.evaluate.replay.entrants import LeftOut
 from agentrt.evaluate.replay.formulas import Expected, expected
 from agentrt.evaluate.replay.job import Entrant, compare, run_replay
 from agentrt.evaluate.replay.maps import fit_maps
@@ -353,33 +352,6 @@ def test_a_whole_replay_with_random_adapters_declares_itself(tmp_path: Path) -> 
             assert declared["layout"]["bytes_per_token"]["kv"] == 2 * 2 * 2 * 8 * 4
         assert [finding.declared["ride_rows"] for finding in group] == [None, 1]
     assert set(groups[0][0].declared) >= {"options", "lp_at", "lr_dtype", "dtype", "seed", "versions", "backbone_hash"}
-
-
-def test_a_named_scheme_that_the_adapters_do_not_allow_is_an_error() -> None:
-    backbone = Backbone(tiny_model(layers=2))
-    config = TraceConfig.load("react")
-    random = RandomAdapters.parse("targets=qkv,r=2")
-    named = ReplayPlan(config, "react", schemes="non_shared,alora", random=random)
-    with pytest.raises(SchemeError, match="no activated LoRA"):
-        next(iter(run_replay(backbone, named)))
-
-
-@pytest.mark.slow
-def test_with_all_schemes_those_that_the_adapters_do_not_allow_are_left_out_and_ridge_is_fitted() -> None:
-    backbone = Backbone(tiny_model(layers=2))
-    random = RandomAdapters.parse("targets=qkv,r=2")
-    plan = ReplayPlan(TraceConfig.load("react"), "react", schemes="all", contexts=(4,), random=random, repeats=1)
-    found = run_replay(backbone, plan)
-    first = next(found)
-    assert isinstance(first, LeftOut)
-    assert first.to_record().items() >= {"event": "left_out", "scheme": "alora", "variant": None}.items()
-    assert "no activated LoRA" in first.reason
-    outcomes = {finding.outcome.measured.label: finding for finding in next(found)}
-    ridge = outcomes["ridge"]
-    assert ridge.outcome.ratios is not None, ridge.outcome.refused
-    maps = ridge.declared["options"]["maps"]
-    assert maps.startswith("fitted-on-256-random-tokens")
-    assert Path(maps).name == maps
 
 
 def test_figures_leave_out_what_was_refused(bench: Bench, tmp_path: Path) -> None:

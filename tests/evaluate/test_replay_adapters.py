@@ -9,6 +9,7 @@ from peft import PeftModel
 from agentrt.config.trace import TraceConfig
 from agentrt.errors import SchemeError, UsageError
 from agentrt.evaluate.replay.adapters import RandomAdapters
+from agentrt.evaluate.replay.entrants import LeftOut
 from agentrt.evaluate.replay.job import run_replay
 from agentrt.evaluate.replay.plan import ReplayPlan, variants
 from agentrt.model.backbone import Backbone
@@ -63,3 +64,30 @@ def test_activated_adapters_are_refused_because_random_tokens_never_invoke_them(
         next(iter(run_replay(backbone, ReplayPlan(config, "react", schemes="alora", adapters=folders))))
     with pytest.raises(UsageError, match=r"--schemes core: no scheme can replay these adapters; .*activated"):
         next(iter(run_replay(backbone, ReplayPlan(config, "react", schemes="core", adapters=folders))))
+
+
+def test_a_named_scheme_that_the_adapters_do_not_allow_is_an_error() -> None:
+    backbone = Backbone(tiny_model(layers=2))
+    config = TraceConfig.load("react")
+    random = RandomAdapters.parse("targets=qkv,r=2")
+    named = ReplayPlan(config, "react", schemes="non_shared,alora", random=random)
+    with pytest.raises(SchemeError, match="no activated LoRA"):
+        next(iter(run_replay(backbone, named)))
+
+
+@pytest.mark.slow
+def test_with_all_schemes_those_that_the_adapters_do_not_allow_are_left_out_and_ridge_is_fitted() -> None:
+    backbone = Backbone(tiny_model(layers=2))
+    random = RandomAdapters.parse("targets=qkv,r=2")
+    plan = ReplayPlan(TraceConfig.load("react"), "react", schemes="all", contexts=(4,), random=random, repeats=1)
+    found = run_replay(backbone, plan)
+    first = next(found)
+    assert isinstance(first, LeftOut)
+    assert first.to_record().items() >= {"event": "left_out", "scheme": "alora", "variant": None}.items()
+    assert "no activated LoRA" in first.reason
+    outcomes = {finding.outcome.measured.label: finding for finding in next(found)}
+    ridge = outcomes["ridge"]
+    assert ridge.outcome.ratios is not None, ridge.outcome.refused
+    maps = ridge.declared["options"]["maps"]
+    assert maps.startswith("fitted-on-256-random-tokens")
+    assert Path(maps).name == maps
