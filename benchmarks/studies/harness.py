@@ -47,9 +47,9 @@ class Study(Generic[Config]):
         """A file that a config names: relative to the folder of the data."""
         return self._data / name
 
-    def load_team(self) -> Team:
-        """The team with the study's changes, adapters or not."""
-        return resolve_settings({"team": self.config.team}, self.team[3::2]).load_team(need_adapters=False)
+    def load_team(self, name: str | None = None) -> Team:
+        """The team (None: the study's) with the study's changes, adapters or not."""
+        return resolve_settings({"team": name or self.config.team}, self.team[3::2]).load_team(need_adapters=False)
 
     def measure(self, key: str, run: Callable[P, Mapping[str, Any]], *args: P.args, **named: P.kwargs) -> None:
         """The row of `key` is what `run` returns; it is called, and the row written, only where there is none yet."""

@@ -1,6 +1,7 @@
 """Study (a): every scheme answers the same questions: `python -m benchmarks.studies.schemes --data DIR`.
 
-A row a benchmark and scheme, and the paired differences from the benchmark's first scheme.
+A row a benchmark and scheme, one for the same loop with adapters off, and the paired differences from the benchmark's
+first scheme.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,13 @@ from benchmarks.studies.harness import Study, StudyConfig, main, slug
 
 
 class BenchmarkConfig(Strict):
-    """Questions as `agentrt eval` takes them; files are relative to --data, none for what is shipped."""
+    """Questions as `agentrt eval` takes them; files are relative to --data, none for what is shipped.
+
+    `team` answers them, the study's where none is named.
+    """
 
     name: Text
+    team: Text | None = None
     data: Text | None = None
     corpus: Text | None = None
     split: Text = "auto"
@@ -32,6 +37,7 @@ class SchemesConfig(StudyConfig):
     sampling: Text = "greedy"
     repeats: PositiveInt = 1
     concurrency: PositiveInt = 4
+    without_adapters: bool = True
 
 
 def eval_args(study: Study[SchemesConfig], benchmark: BenchmarkConfig) -> list[str]:
@@ -41,7 +47,14 @@ def eval_args(study: Study[SchemesConfig], benchmark: BenchmarkConfig) -> list[s
     plan = {"--split": benchmark.split, "--limit": benchmark.limit, "--sampling": config.sampling}
     plan |= {"--repeats": config.repeats, "--concurrency": config.concurrency}
     sets = [word for each in benchmark.sets for word in ("--set", each)]
-    return ["--benchmark", benchmark.name, *named, *sets, *(str(word) for pair in plan.items() for word in pair)]
+    team = ["--team", benchmark.team] if benchmark.team else []  # the last --team counts
+    return ["--benchmark", benchmark.name, *team, *named, *sets, *(str(word) for pair in plan.items() for word in pair)]
+
+
+def adapters_off(study: Study[SchemesConfig], benchmark: BenchmarkConfig) -> list[str]:
+    """Arguments that give the benchmark's team the bare model for every role."""
+    team = study.load_team(benchmark.team)
+    return [word for role in team.adapters() for word in ("--set", f"roles.{role}.adapter=none")]
 
 
 def compared(folders: Sequence[str], out: Path) -> dict[str, Any]:
@@ -54,6 +67,10 @@ def run(study: Study[SchemesConfig]) -> None:
         places = {scheme: f"{benchmark.name}/{slug(scheme)}" for scheme in study.config.schemes}
         for scheme, place in places.items():
             study.measure(f"{benchmark.name} {scheme}", study.evaluate, place, [*args, "--scheme", scheme])
+        if study.config.without_adapters:
+            bare = places["adapters off"] = f"{benchmark.name}/adapters-off"
+            off = [*args, "--scheme", "non_shared", *adapters_off(study, benchmark)]
+            study.measure(f"{benchmark.name} adapters off", study.evaluate, bare, off)
         folders = [str(study.evaluation(place)) for place in places.values()]
         study.measure(f"{benchmark.name} compared", compared, folders, study.work)
 

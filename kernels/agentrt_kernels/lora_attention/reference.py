@@ -50,14 +50,13 @@ def lora_attention(
     q [n, H, d]; `blocks` cover positions `[0, q_start + n)`; up [r, Hkv, d], scaling included, in any float dtype;
     `window`: a query sees its own and the `window - 1` positions before it. A block with a mask may hold any positions,
     also of queries that skip some, and values in full.
-    Returns [n, H, d] in q's dtype. Nothing the size of the keys is allocated when n * H < Hkv * d and the dtype
-    is a half one.
+    Returns [n, H, d] in q's dtype.
     """
     n, heads, d = q.shape
     kv_heads = blocks[0].k.shape[1]
     if window is not None:
         blocks = _visible(blocks, q_start, window)
-    if up is not None and n * heads >= kv_heads * d:
+    if up is not None and _expands(q, kv_heads):
         blocks = _expand(blocks, up.to(q.dtype))
     fused = q.device.type == "cpu" and all(map(_fusable, blocks))
     if n == 1 and fused:
@@ -73,6 +72,15 @@ def lora_attention(
         flat = out_lr.reshape(kv_heads, -1, out_lr.shape[-1]).to(up.dtype)
         out = out + (flat @ up.transpose(0, 1)).view(out.shape)  # B once per query, not once per key
     return out.to(q.dtype).permute(2, 0, 1, 3).reshape(n, heads, d)
+
+
+def _expands(q: torch.Tensor, kv_heads: int) -> bool:
+    """Whether making one layer's values in full costs less than reading its low-rank rows beside them.
+
+    On a CPU it does from the second query on: reading them is a second attention call, which packs every key again.
+    """
+    n, heads, d = q.shape
+    return n > 1 if q.device.type == "cpu" else n * heads >= kv_heads * d
 
 
 def _fusable(block: Block) -> bool:
@@ -125,33 +133,21 @@ def _mask(
 
 
 def _attend_fused(q: torch.Tensor, q_start: int, block: Block, scale: float, window: int | None) -> _Partial:
-    """Through torch's flash attention for CPUs; a second call with `wide` as values reads the low-rank rows."""
+    """Several queries through torch's flash attention for CPUs; the block holds values in full."""
     kv_heads, group, n, d = q.shape
     square = block.start == q_start and block.end == q_start + n and (window is None or n <= window)
-    first_row, mask = (0, None) if square and n > 1 else _mask(q_start, n, block, window, q.dtype)
+    first_row, mask = (0, None) if square else _mask(q_start, n, block, window, q.dtype)
     rows = q[:, :, first_row:]
-    if mask is None and not (square and n > 1):
+    if mask is None and not square:
         rows = rows.reshape(1, kv_heads, group * n, d)  # every key visible: the group's heads are just more queries
-
-        def heads(x: torch.Tensor) -> torch.Tensor:
-            return x.transpose(0, 1)[None] if x.dim() == 3 else x[None, None].expand(1, kv_heads, *x.shape)
+        k, v = (x.transpose(0, 1)[None] for x in (block.k, block.v))
     else:
-
-        def heads(x: torch.Tensor) -> torch.Tensor:
-            x = x.transpose(0, 1)[:, None] if x.dim() == 3 else x[None, None]
-            return x.expand(kv_heads, group, *x.shape[2:])
-
-    def flash(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            rows, heads(block.k), heads(values), 0.0, square and n > 1, attn_mask=mask, scale=scale
-        )
-        shape = (kv_heads, group, n - first_row)
-        return out.reshape(*shape, d), lse.reshape(shape)
-
-    out, lse = flash(block.v)
-    if block.lr is None or block.wide is None:
-        return _Partial(first_row, out, None, lse)
-    return _Partial(first_row, out, flash(block.wide)[0][..., : block.lr.shape[1]], lse)
+        k, v = (x.transpose(0, 1)[:, None].expand(kv_heads, group, -1, d) for x in (block.k, block.v))
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        rows, k, v, 0.0, square, attn_mask=mask, scale=scale
+    )
+    shape = (kv_heads, group, n - first_row)
+    return _Partial(first_row, out.reshape(*shape, d), None, lse.reshape(shape))
 
 
 def _attend_masked(q: torch.Tensor, block: Block, scale: float) -> _Partial:
