@@ -65,12 +65,13 @@ def run(study: Study[SchemesConfig]) -> None:
     for benchmark in study.config.benchmarks:
         args = eval_args(study, benchmark)
         places = {scheme: f"{benchmark.name}/{slug(scheme)}" for scheme in study.config.schemes}
-        for scheme, place in places.items():
-            study.measure(f"{benchmark.name} {scheme}", study.evaluate, place, [*args, "--scheme", scheme])
+        asked = {scheme: [*args, "--scheme", scheme] for scheme in places}
         if study.config.without_adapters:
-            bare = places["adapters off"] = f"{benchmark.name}/adapters-off"
-            off = [*args, "--scheme", "non_shared", *adapters_off(study, benchmark)]
-            study.measure(f"{benchmark.name} adapters off", study.evaluate, bare, off)
+            places["adapters off"] = f"{benchmark.name}/adapters-off"
+            off = {"adapters off": [*args, "--scheme", "non_shared", *adapters_off(study, benchmark)]}
+            asked = {**off, **asked}  # the cheapest question first: whether training did anything
+        for each, words in asked.items():
+            study.measure(f"{benchmark.name} {each}", study.evaluate, places[each], words)
         folders = [str(study.evaluation(place)) for place in places.values()]
         study.measure(f"{benchmark.name} compared", compared, folders, study.work)
 

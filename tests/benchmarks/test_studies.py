@@ -16,7 +16,11 @@ Start = Callable[[Sequence[str]], None]
 STUDIES: dict[str, tuple[Start, list[str]]] = {
     "schemes": (
         schemes.start,
-        [f"{b} {s}" for b in ("mini", "mini-science") for s in ("non_shared", "pre_lr_shared", "adapters off", "compared")],
+        [
+            f"{benchmark} {row}"
+            for benchmark in ("mini", "mini-science")
+            for row in ("adapters off", "non_shared", "pre_lr_shared", "compared")
+        ],
     ),
     "rebase": (rebase.start, ["variants", "lr 0.001"]),
     "ranks": (ranks.start, ["r 2 drift", "r 2 non_shared", "r 2 pre_lr_shared"]),
