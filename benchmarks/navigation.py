@@ -67,7 +67,7 @@ def _titles(value: Any) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--questions", type=Path, required=True, help="with supporting facts, HotpotQA's or ours")
+    parser.add_argument("--questions", type=Path, required=True, help="with supporting facts, in HotpotQA's layout")
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--limit", type=int, default=200, help="the first so many questions")
     parser.add_argument("--team", default="search", help="whose tools' options are used")
