@@ -47,6 +47,8 @@ def show(
     out = Output(as_json=as_json, quiet=quiet)
     values = resolved.settings.model_dump(exclude={"overrides"})
     for change in resolved.overrides:
+        if change.path == ("scheme",):  # the setting of that name, which is listed already
+            continue
         hidden = looks_secret(change.path[-1])
         values[".".join(("overrides", *change.path))] = "(hidden)" if hidden else change.value
     rows = []

@@ -95,9 +95,7 @@ def evaluate(
     }
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
-    loaded = resolved.load_team(adapters=adapters)
-    if sampling is not None:
-        loaded = loaded.sampling_as(sampling)
+    loaded = resolved.load_team(adapters=adapters, sampling=sampling)
     wanted = None if split == "all" else split
     questions = pick(load_questions(benchmark, data, wanted, captions=not loaded.shows_images), limit)
     plan = EvalPlan(benchmark, questions, repeats, concurrency, settings.seed, max_failed)

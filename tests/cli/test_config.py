@@ -36,6 +36,14 @@ def test_origins_name_flag_variable_and_file_line(cli: Any, tmp_path: Path) -> N
     assert shown["overrides.limits.max_steps"]["value"] == 2
 
 
+def test_only_the_scheme_that_wins_is_shown(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "agentrt.yaml").write_text("overrides: {scheme: {name: full_shared}}\n")
+    assert records(cli("config", "show", "--json").stdout)["overrides.scheme.name"]["value"] == "full_shared"
+    shown = records(cli("config", "show", "--json", "--origin", "--scheme", "rebase_shared:lp").stdout)
+    assert (shown["scheme"]["value"], shown["scheme"]["origin"]) == ("rebase_shared:lp", "--scheme")
+    assert [name for name in shown if name.startswith("overrides")] == []
+
+
 def test_without_origin_there_is_none(cli: Any) -> None:
     assert "origin" not in records(cli("config", "show", "--json").stdout)["seed"]
 
