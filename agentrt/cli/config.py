@@ -49,7 +49,7 @@ def show(
     for change in resolved.overrides:
         if change.path == ("scheme",):  # the setting of that name, which is listed already
             continue
-        hidden = looks_secret(change.path[-1])
+        hidden = any(map(looks_secret, change.path))
         values[".".join(("overrides", *change.path))] = "(hidden)" if hidden else change.value
     rows = []
     for name, value in values.items():

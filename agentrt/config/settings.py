@@ -134,7 +134,8 @@ def _set(text: str) -> Document:
     """One `--set a.b=c`: a single name is a setting, a dotted one (or a section's name) a value of the team file."""
     name, equals, value = text.partition("=")
     path = tuple(name.strip().split("."))
-    origin = f"--set {name}=..." if looks_secret(path[-1]) else f"--set {text}"
+    may_hold_secret = "{" in value or ":" in value or any(map(looks_secret, path))  # in a mapping, read or misspelled
+    origin = f"--set {name}=..." if may_hold_secret else f"--set {text}"
     if not equals or not all(path):
         raise ConfigError([Problem(origin, 0, 0, "write --set name=value, or --set section.name=value")])
     document = Document(origin)

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def records(stdout: str) -> dict[str, dict[str, Any]]:
     lines = [json.loads(line) for line in stdout.splitlines()]
@@ -55,8 +57,11 @@ def test_people_get_a_plain_table(cli: Any) -> None:
     assert "\x1b" not in "".join(lines)
 
 
-def test_a_secret_is_never_shown(cli: Any) -> None:
-    result = cli("config", "show", "--origin", "--set", "tools.Search.api_key=hunter2")
+@pytest.mark.parametrize(
+    "text", ["tools.Search.api_key=hunter2", "tools.Search={api_key: hunter2, k: 3}", "tools.Search.api_key.is=hunter2"]
+)
+def test_a_secret_is_never_shown(cli: Any, text: str) -> None:
+    result = cli("config", "show", "--origin", "--set", text)
     assert "hunter2" not in result.stdout + result.stderr
     assert "(hidden)" in result.stdout
 

@@ -187,10 +187,23 @@ def test_a_wrong_value_in_a_file_has_line_and_column(tmp_path: Path) -> None:
         settle(files=(local,))
 
 
-def test_a_secret_given_by_mistake_is_refused_and_not_repeated() -> None:
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tools.Search.api_key=hunter2", "secrets come from the environment"),
+        ("tools.Search={use: serper.search, api_key: hunter2}", "secrets come from the environment"),
+        ('tools.Search={use: serper.search, "api_key":hunter2}', "secrets come from the environment"),
+        ("tools.Search=api_key: hunter2", "secrets come from the environment"),
+        ("tools={Search: {use: serper.search, api_key: hunter2}}", "secrets come from the environment"),
+        ("tools.Search={api_key: hunter2", "not closed"),
+        ('tools.Search=["api_key":hunter2]', "a mapping"),
+        ("tools.Search.api_key.is=hunter2", "api_key: text is expected"),
+    ],
+)
+def test_a_secret_given_by_mistake_is_refused_and_not_repeated(text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        settle(sets=("tools.Search.api_key=hunter2",)).load_team(need_adapters=False)
-    assert "secrets come from the environment" in str(caught.value)
+        settle(sets=(text,)).load_team(need_adapters=False)
+    assert says in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
