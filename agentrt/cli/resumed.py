@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agentrt.cli.backbone import use_threads
-from agentrt.cli.team_runtime import check_team_scheme
+from agentrt.cli.served import require_served
 from agentrt.config.scheme import parse_scheme
 from agentrt.config.settings import Resolved
 from agentrt.config.team import Override
@@ -22,7 +22,7 @@ def open_saved(
     chosen = parse_scheme(scheme or saved.scheme)
     changes = Override(("scheme",), {"name": chosen.name, **chosen.options}, f"scheme {scheme or saved.scheme}")
     team = saved.saved_team.load(overrides=(changes, *resolved.overrides))
-    check_team_scheme(team)
+    require_served(team)
     use_threads(settings)
     played = cassette or resources.cassette
     return Runtime(
