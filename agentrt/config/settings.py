@@ -52,6 +52,10 @@ class Resolved(NamedTuple):
     overrides: Sequence[Override]
     sets: Sequence[Override]
 
+    def given(self, name: str) -> bool:
+        """Whether the command line itself says this setting, by a flag or `--set`."""
+        return self.origins[name].startswith("--")
+
     def load_team(
         self, *, need_adapters: bool = True, adapters: Path | None = None, sampling: str | None = None
     ) -> Team:
@@ -167,8 +171,8 @@ def _overrides(layers: Iterable[Document]) -> list[Override]:
 def _changes(layer: Document) -> Iterator[Override]:
     """One layer's: its scheme first, so that options beside it are the scheme's own."""
     if "scheme" in layer.data:
-        scheme = parse_scheme(layer.data["scheme"]) if layer.data["scheme"] is not None else None
-        value = {"name": scheme.name, **scheme.options} if scheme else None
+        text = layer.data["scheme"]
+        value = parse_scheme(text).model_dump() if text is not None else None
         yield Override(("scheme",), value, _origin(layer, ("scheme",)))
     replaced = layer.data.get("overrides", {})
     for path in _leaves(replaced):
