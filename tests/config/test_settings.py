@@ -209,3 +209,8 @@ def test_a_secret_given_by_mistake_is_refused_and_not_repeated(text: str, says: 
 
 def test_other_variables_are_not_ours() -> None:
     assert settle(environ={"AGENTRT_CACHE_HOME": "/x", "SEED": "3"}).settings.seed == 0
+
+
+def test_an_empty_section_of_overrides_changes_nothing(tmp_path: Path) -> None:
+    local = write(tmp_path / "agentrt.yaml", "overrides: {}\n")
+    assert settle(files=(local,)).overrides == []
