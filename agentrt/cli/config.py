@@ -47,7 +47,9 @@ def show(
     out = Output(as_json=as_json, quiet=quiet)
     values = resolved.settings.model_dump(exclude={"overrides"})
     for change in resolved.overrides:
-        hidden = looks_secret(change.path[-1])
+        if change.path == ("scheme",):  # the setting of that name, which is listed already
+            continue
+        hidden = any(map(looks_secret, change.path))
         values[".".join(("overrides", *change.path))] = "(hidden)" if hidden else change.value
     rows = []
     for name, value in values.items():

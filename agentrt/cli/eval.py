@@ -72,7 +72,8 @@ def evaluate(
     Writes eval.json, episodes.jsonl (a row an episode, enough to score again) and summary.json under OUT/ID. Not
     finished is wrong. Exit code 6 where more than --max-failed of the episodes broke; 130 when interrupted.
     """
-    from agentrt.cli.team_runtime import Cassettes, check_team_scheme, open_runtime, shipped_corpus
+    from agentrt.cli.served import require_served
+    from agentrt.cli.team_runtime import Cassettes, open_runtime, shipped_corpus
     from agentrt.evaluate.evaluation.folder import EvalFolder
     from agentrt.evaluate.evaluation.job import run_episodes
     from agentrt.evaluate.evaluation.plan import EvalPlan, pick
@@ -95,13 +96,11 @@ def evaluate(
     }
     resolved = resolve_settings(flags, sets)
     settings = resolved.settings
-    loaded = resolved.load_team(adapters=adapters)
-    if sampling is not None:
-        loaded = loaded.sampling_as(sampling)
+    loaded = resolved.load_team(adapters=adapters, sampling=sampling)
     wanted = None if split == "all" else split
     questions = pick(load_questions(benchmark, data, wanted, captions=not loaded.shows_images), limit)
     plan = EvalPlan(benchmark, questions, repeats, concurrency, settings.seed, max_failed)
-    check_team_scheme(loaded)
+    require_served(loaded)
     out, cassettes = Output(as_json=as_json, quiet=quiet), Cassettes(record, cassette)
     with open_runtime(loaded, settings, shipped_corpus(benchmark, data), cassettes, out=None) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")

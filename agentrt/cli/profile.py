@@ -14,7 +14,6 @@ from agentrt.cli.samples import (
     Questions,
     SampleFiles,
     Trajectories,
-    adapter_folders,
     read_samples,
 )
 
@@ -60,8 +59,8 @@ def profile(
     named.check()
     flags = {"team": team, "seed": seed, "offline": offline, "device": device, "threads": threads}
     resolved = resolve_settings(flags, sets)
-    settings, crew = resolved.settings, resolved.load_team(need_adapters=adapters is None)
-    folders = adapter_folders(crew, adapters)
+    settings, crew = resolved.settings, resolved.load_team(adapters=adapters)
+    folders = crew.adapters()
 
     from agentrt.evaluate.profile.job import check_share, facts, probed_schemes, run_profile
 

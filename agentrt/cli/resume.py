@@ -22,6 +22,7 @@ from agentrt.cli.output import Output
 from agentrt.errors import UsageError
 
 if TYPE_CHECKING:
+    from agentrt.config.settings import Resolved
     from agentrt.runtime.saved import FoundRun
 
 
@@ -52,12 +53,11 @@ def resume(
     With --at-turn a new run begins as that one was after so many turns, under another --scheme if you like.
     With --verify nothing is written; exit code 1 where a token differs.
     """
-    if scheme is not None and at_turn is None:
-        raise UsageError("--scheme: a run goes on under its own scheme; fork it with --at-turn N --scheme S")
     if verify and at_turn is not None:
         raise UsageError("--verify runs the whole episode again: leave --at-turn out")
-    flags = {"out": out_dir, "offline": offline, "device": device, "threads": threads}
+    flags = {"scheme": scheme, "out": out_dir, "offline": offline, "device": device, "threads": threads}
     resolved = resolve_settings(flags, sets)
+    _refuse_what_the_run_decides(resolved, fork=at_turn is not None)
 
     from agentrt.cli.episode import Asked, play
     from agentrt.cli.resumed import open_saved
@@ -68,7 +68,7 @@ def resume(
     found = find_run(run, Path(resolved.settings.out))
     folder = found.folder.parent
     tape = cassette or (_tape(found) if verify else None)
-    with open_saved(found.saved, resolved, scheme=scheme, cassette=tape, out=None if verify else folder) as runtime:
+    with open_saved(found.saved, resolved, cassette=tape, out=None if verify else folder) as runtime:
         if verify:
             code = verify_run(runtime, found, out)
         else:
@@ -78,6 +78,16 @@ def resume(
             code = play(runtime.team, asked, events, out, folder=folder)
     if code:
         raise typer.Exit(code)
+
+
+def _refuse_what_the_run_decides(resolved: "Resolved", *, fork: bool) -> None:
+    """Raises UsageError for a setting of this command line that the run has its own of."""
+    if resolved.given("scheme") and not fork:
+        origin = resolved.origins["scheme"]
+        raise UsageError(f"{origin}: a run goes on under its own scheme; fork it with --at-turn N --scheme S")
+    for name in ("team", "seed"):
+        if resolved.given(name):
+            raise UsageError(f"{resolved.origins[name]}: a run keeps its {name}; begin another with `agentrt run`")
 
 
 def _tape(found: "FoundRun") -> Path | None:

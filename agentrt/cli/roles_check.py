@@ -35,18 +35,13 @@ def check(
 
     No weights of the backbone are read. Where it is on this machine, adapters and scheme are held against its layers.
     """
-    from agentrt.cli.served import backbone_of, check_served
+    from agentrt.cli.served import backbone_of, check_names, check_served
     from agentrt.config.problems import in_order
-    from agentrt.config.team import check_scheme
-    from agentrt.errors import ConfigError, Problem
-    from agentrt.schemes import SCHEMES
+    from agentrt.errors import ConfigError
 
     loaded = load_team(team, scheme, sets)
-    if problems := check_scheme(loaded, {name: kind.option_names() for name, kind in SCHEMES.items()}):
-        raise ConfigError(problems)
+    check_names(loaded)
     found = backbone_of(loaded)
-    if isinstance(found, Problem):
-        raise ConfigError([found])
     out = Output(as_json=as_json, quiet=quiet)
     notes = [] if found else [f"{loaded.base.model} is not on this machine: its layers and widths were not looked at"]
     problems = check_served(loaded, found)

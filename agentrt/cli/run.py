@@ -82,9 +82,10 @@ def run(
     found = _question(question, benchmark, data, split, index, captions=not loaded.shows_images)
 
     from agentrt.cli.episode import Asked, play
-    from agentrt.cli.team_runtime import Cassettes, check_team_scheme, open_runtime, shipped_corpus
+    from agentrt.cli.served import require_served
+    from agentrt.cli.team_runtime import Cassettes, open_runtime, shipped_corpus
 
-    check_team_scheme(loaded)
+    require_served(loaded)
 
     out = Output(as_json=as_json, quiet=quiet)
     articles, cassettes = shipped_corpus(benchmark, data), Cassettes(record, cassette)

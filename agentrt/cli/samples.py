@@ -37,18 +37,6 @@ AdapterFolders = Annotated[
 ]
 
 
-def adapter_folders(team: "Team", folder: Path | None) -> dict[str, Path]:
-    """The team's adapters by role, or those in `folder`. Raises UsageError where one is missing there."""
-    from agentrt.errors import UsageError
-
-    if folder is None:
-        return team.adapters()
-    found = {role: folder / role for role in team.adapters()}
-    if missing := [role for role, each in found.items() if not each.is_dir()]:
-        raise UsageError(f"--adapters {folder}: it has no folder {', '.join(missing)}; the team's roles need one each")
-    return found
-
-
 class SampleFiles(NamedTuple):
     """Where samples come from; all None: the questions that the team is trained on."""
 

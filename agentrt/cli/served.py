@@ -2,23 +2,41 @@
 
 import torch
 
-from agentrt.config.team import Team
-from agentrt.errors import AdapterError, BackboneError, Problem, SchemeError
+from agentrt.config.problems import in_order
+from agentrt.config.team import Team, check_scheme
+from agentrt.errors import AdapterError, BackboneError, ConfigError, Problem, SchemeError
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.hashing import hash_folder
-from agentrt.model.peft_folder import check_adapter
+from agentrt.model.peft_folder import AdapterFile, check_adapter, read_adapter
 from agentrt.model.ridge import load_maps
 from agentrt.model.shape import StoredBackbone, find_backbone
-from agentrt.schemes import Scheme
+from agentrt.schemes import SCHEMES, Scheme
 from agentrt.schemes.make import make_scheme
 
 
-def backbone_of(team: Team) -> StoredBackbone | Problem | None:
-    """The team's backbone as it lies on this machine, what is wrong with it, or None where it must be fetched first."""
+def require_served(team: Team) -> None:
+    """Raises ConfigError with every problem that `check_names` and `check_served` find, before a weight is loaded;
+    BackboneError for a base that is no model."""
+    check_names(team)
+    if problems := check_served(team, find_backbone(team.base.model)):
+        raise ConfigError(in_order(problems))
+
+
+def check_names(team: Team) -> None:
+    """Raises ConfigError for a scheme that does not exist, or for options that it does not have."""
+    if problems := check_scheme(team, {name: kind.option_names() for name, kind in SCHEMES.items()}):
+        raise ConfigError(problems)
+
+
+def backbone_of(team: Team) -> StoredBackbone | None:
+    """The team's backbone as it lies on this machine, or None where it must be fetched first.
+
+    Raises ConfigError where it is no model, or one that is not served.
+    """
     try:
         return find_backbone(team.base.model)
     except BackboneError as error:
-        return team.problem(("base", "model"), str(error))
+        raise ConfigError([team.problem(("base", "model"), str(error))]) from None
 
 
 def check_served(team: Team, backbone: StoredBackbone | None) -> list[Problem]:
@@ -28,10 +46,16 @@ def check_served(team: Team, backbone: StoredBackbone | None) -> list[Problem]:
     With a backbone, adapters are also held against its layers and widths, and the scheme's options against both.
     """
     problems: list[Problem] = []
+    files: dict[str, AdapterFile] = {}
     invocations: dict[str, tuple[int, ...]] = {}
-    for role in team.adapters():
+    for role, folder in team.adapters().items():
         try:
-            invocations[role] = _invocation(team, role, backbone)
+            if backbone is None:
+                invocations[role] = check_adapter(role, folder)
+            else:
+                names, widths = backbone.names, backbone.projections
+                files[role] = read_adapter(role, folder, widths, base_names=names, dtype=torch.float32)
+                invocations[role] = files[role].invocation
         except AdapterError as error:
             problems.append(team.problem(("roles", role, "adapter"), str(error)))
     try:
@@ -46,30 +70,16 @@ def check_served(team: Team, backbone: StoredBackbone | None) -> list[Problem]:
             problems.append(team.problem(("roles", role, "adapter"), str(error)))
     if backbone is not None and not problems:
         try:
-            _fit(scheme, team, backbone)
+            _fit(scheme, AdapterSet.of(files), backbone)
         except SchemeError as error:
             problems.append(team.problem(("scheme",), str(error)))
     return problems
 
 
-def _invocation(team: Team, role: str, backbone: StoredBackbone | None) -> tuple[int, ...]:
-    """The tokens that activate a role's adapter, none of plain LoRA. Raises AdapterError."""
-    folder = team.adapters()[role]
-    if backbone is None:
-        return check_adapter(role, folder)
-    return _load(team, backbone, role).invocations.get(role, ())
-
-
-def _fit(scheme: Scheme, team: Team, backbone: StoredBackbone) -> None:
+def _fit(scheme: Scheme, adapters: AdapterSet, backbone: StoredBackbone) -> None:
     """Hold a scheme against backbone and adapters, as an engine does when it opens. Raises SchemeError."""
-    adapters, digest = _load(team, backbone, *team.adapters()), hash_folder(backbone.folder)
+    digest = hash_folder(backbone.folder)
     fitted = scheme.fitted(digest, adapters.hashes)
     fitted.check(backbone.shape.layout(adapters, torch.float32))
     if fitted.maps_file is not None:
         load_maps(fitted.maps_file, adapters.hashes, backbone_hash=digest, device=torch.device("cpu"))
-
-
-def _load(team: Team, backbone: StoredBackbone, *roles: str) -> AdapterSet:
-    folders = team.adapters()
-    wanted = {role: folders[role] for role in roles}
-    return AdapterSet.load(wanted, backbone.projections, base_names=backbone.names, dtype=torch.float32)

@@ -6,17 +6,9 @@ from typing import NamedTuple
 from agentrt.builtin import configs_dir
 from agentrt.cli.backbone import use_threads
 from agentrt.config.settings import Settings
-from agentrt.config.team import Team, check_scheme
-from agentrt.errors import ConfigError
+from agentrt.config.team import Team
 from agentrt.questions.datasets import BENCHMARKS
 from agentrt.runtime.episode import Runtime
-from agentrt.schemes import SCHEMES
-
-
-def check_team_scheme(team: Team) -> None:
-    """Raises ConfigError for a scheme or option that does not exist, before anything is loaded."""
-    if problems := check_scheme(team, {name: kind.option_names() for name, kind in SCHEMES.items()}):
-        raise ConfigError(problems)
 
 
 class Cassettes(NamedTuple):

@@ -4,7 +4,7 @@ Holds no secret: keys of tools are read from the environment by the tools themse
 """
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -41,25 +41,36 @@ class Settings(Strict):
 
 
 class Resolved(NamedTuple):
-    """Settings, the origin of each value by dotted name, and the team file's replaced values."""
+    """Settings, the origin of each value by dotted name, and the team file's replaced values.
+
+    overrides: of all sources, the weakest first; the setting `scheme` is one of them, and replaces the whole section.
+    sets: those of `--set` alone, which win over every flag.
+    """
 
     settings: Settings
     origins: Mapping[str, str]
     overrides: Sequence[Override]
+    sets: Sequence[Override]
 
-    def load_team(self, *, need_adapters: bool = True, adapters: Path | None = None) -> Team:
+    def given(self, name: str) -> bool:
+        """Whether the command line itself says this setting, by a flag or `--set`."""
+        return self.origins[name].startswith("--")
+
+    def load_team(
+        self, *, need_adapters: bool = True, adapters: Path | None = None, sampling: str | None = None
+    ) -> Team:
         """The team these settings name, with their changes. Raises ConfigError and UsageError.
 
-        `adapters`: a folder to take the roles' adapters from, see `Team.with_adapters`.
+        `adapters`: a folder to take the roles' adapters from, see `Team.adapters_from`; `sampling`: a preset for all
+        roles, see `Team.sampling_as`. Both are flags: stronger than a settings file, weaker than `--set`.
         """
-        changes = list(self.overrides)
-        if self.settings.scheme is not None:
-            scheme = parse_scheme(self.settings.scheme)
-            value = {"name": scheme.name, **scheme.options}
-            changes.insert(0, Override(("scheme",), value, f"scheme {self.settings.scheme}"))
-        own = need_adapters and adapters is None
-        team = Team.load(self.settings.team, overrides=changes, need_adapters=own)
-        return team if adapters is None else team.with_adapters(adapters)
+        name, own = self.settings.team, need_adapters and adapters is None
+        team = Team.load(name, overrides=self.overrides, need_adapters=own)
+        flags = team.adapters_from(adapters) if adapters is not None else []
+        flags += team.sampling_as(sampling) if sampling is not None else []
+        if not flags:
+            return team
+        return Team.load(name, overrides=[*self.overrides, *flags, *self.sets], need_adapters=need_adapters)
 
 
 def user_file() -> Path:
@@ -79,21 +90,16 @@ def resolve(
     `files`: settings files, the weaker first; those that do not exist are skipped. Every source is checked by
     itself, so that an error names the file and line, the variable or the flag. Raises ConfigError.
     """
-    layers = [read_yaml(file) for file in files if file.is_file()]
-    layers += [_environment(environ), _flags(flags), *map(_set, sets)]
+    weaker = [*(read_yaml(file) for file in files if file.is_file()), _environment(environ), _flags(flags)]
+    stronger = [*map(_set, sets)]
     values = Settings().model_dump()
     origins = dict.fromkeys((key for key in values if key != "overrides"), "default")
-    overrides: dict[tuple[str, ...], Override] = {}
-    for layer in layers:
+    for layer in [*weaker, *stronger]:
         values.update({key: value for key, value in validate(Settings, layer) if key in layer.data})
-        for path in _leaves(layer.data):
-            origin = _origin(layer, path)
-            origins[".".join(path)] = origin
-            if path[0] == "overrides":
-                overrides[path] = Override(path[1:], _at(layer.data, path), origin)
+        origins.update({".".join(path): _origin(layer, path) for path in _leaves(layer.data)})
     values["overrides"] = {}
     resolved = Settings.model_validate(values)
-    return Resolved(resolved, origins, list(overrides.values()))
+    return Resolved(resolved, origins, _overrides([*weaker, *stronger]), _overrides(stronger))
 
 
 def _environment(environ: Mapping[str, str]) -> Document:
@@ -132,7 +138,8 @@ def _set(text: str) -> Document:
     """One `--set a.b=c`: a single name is a setting, a dotted one (or a section's name) a value of the team file."""
     name, equals, value = text.partition("=")
     path = tuple(name.strip().split("."))
-    origin = f"--set {name}=..." if looks_secret(path[-1]) else f"--set {text}"
+    may_hold_secret = "{" in value or ":" in value or any(map(looks_secret, path))  # in a mapping, read or misspelled
+    origin = f"--set {name}=..." if may_hold_secret else f"--set {text}"
     if not equals or not all(path):
         raise ConfigError([Problem(origin, 0, 0, "write --set name=value, or --set section.name=value")])
     document = Document(origin)
@@ -146,6 +153,30 @@ def _set(text: str) -> Document:
         path = ("overrides", *path)
     document.set(path, parse_value(value, origin), origin)
     return document
+
+
+def _overrides(layers: Iterable[Document]) -> list[Override]:
+    """What the layers replace of the team file, the weakest first, without what a later one replaces in turn.
+
+    A scheme of null takes back what weaker layers say of it.
+    """
+    laid: list[Override] = []
+    for change in (change for layer in layers for change in _changes(layer)):
+        laid = [each for each in laid if each.path[: len(change.path)] != change.path]
+        if change.path != ("scheme",) or change.value is not None:
+            laid.append(change)
+    return laid
+
+
+def _changes(layer: Document) -> Iterator[Override]:
+    """One layer's: its scheme first, so that options beside it are the scheme's own."""
+    if "scheme" in layer.data:
+        text = layer.data["scheme"]
+        value = parse_scheme(text).model_dump() if text is not None else None
+        yield Override(("scheme",), value, _origin(layer, ("scheme",)))
+    replaced = layer.data.get("overrides", {})
+    for path in _leaves(replaced):
+        yield Override(path, _at(replaced, path), _origin(layer, ("overrides", *path)))
 
 
 def _origin(layer: Document, path: tuple[str, ...]) -> str:

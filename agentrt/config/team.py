@@ -40,7 +40,7 @@ from agentrt.config.sections import (
 )
 from agentrt.config.strict import Name, Strict, Text
 from agentrt.config.template import check_template
-from agentrt.config.yaml import Document, Path_, read_yaml
+from agentrt.config.yaml import Document, Path_, plain, read_yaml
 from agentrt.errors import ConfigError, Problem, UsageError
 
 __all__ = [
@@ -120,7 +120,7 @@ class Team(Strict):
     ) -> Self:
         """The team whose `values()` these are, with changes. Raises ConfigError, as `load` does."""
         document = Document(f"<the saved team {name}>")
-        document.data.update(_plain(values))
+        document.data.update(plain(values))
         return cls._checked(document, root, name, overrides, need_adapters)
 
     @classmethod
@@ -138,33 +138,28 @@ class Team(Strict):
             raise ConfigError(in_order(team.problem(*finding) for finding in findings))
         return team
 
-    def sampling_as(self, preset: str) -> Self:
-        """The team with all roles sampling as a preset says, each up to its own `max_new_tokens`.
+    def sampling_as(self, preset: str) -> list[Override]:
+        """What makes all roles sample as a preset says, each up to its own `max_new_tokens`.
 
         Raises UsageError for a preset that there is not.
         """
         if preset not in PRESETS:
             raise UsageError(f"no sampling preset {preset!r}{suggest(preset, PRESETS, 'presets')}")
-        changes = [
+        return [
             Override(
                 ("roles", name, "sampling"),
                 {"preset": preset, "max_new_tokens": role.sampling.max_new_tokens},
-                f"sampling {preset}",
+                f"--sampling {preset}",
             )
             for name, role in self.roles.items()
         ]
-        return self.restore(self.values(), name=self.name, root=self.root, overrides=changes, need_adapters=False)
 
-    def with_adapters(self, folder: Path) -> Self:
-        """The team with the adapters in `folder`/<role>, as training leaves them, for all roles that have one.
-
-        Raises ConfigError for one that is missing there, or that was trained on another base.
-        """
-        changes = [
+    def adapters_from(self, folder: Path) -> list[Override]:
+        """What gives all roles that have an adapter the one in `folder`/<role>, as training leaves them."""
+        return [
             Override(("roles", name, "adapter"), str(folder.resolve() / name), f"--adapters {folder}")
             for name in self.adapters()
         ]
-        return self.restore(self.values(), name=self.name, root=self.root, overrides=changes)
 
     def values(self) -> dict[str, Any]:
         """The whole file with its changes, as JSON."""
@@ -238,13 +233,6 @@ def check_scheme(team: Team, known: Mapping[str, Iterable[str]]) -> list[Problem
         else team.problem(("scheme", "name"), fault.message)
         for fault in scheme_faults(team.scheme, known)
     ]
-
-
-def _plain(value: Any) -> Any:
-    """JSON as the YAML reader gives data: mappings are copied, lists are tuples."""
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return tuple(map(_plain, value)) if isinstance(value, list) else value
 
 
 def _find(name_or_path: str | Path) -> Path:

@@ -50,7 +50,7 @@ class Document:
         return self._keys.get(path) or self.place(path)
 
     def set(self, path: Path_, value: Any, origin: str) -> None:
-        """Overlay one value, creating the mappings on the way; its place is `origin`, without a line.
+        """Overlay a copy of one value, creating the mappings on the way; its place is `origin`, without a line.
 
         Raises ConfigError where `path` leads through something that is not a mapping.
         """
@@ -61,7 +61,7 @@ class Document:
                 through = ".".join(map(str, path[: depth + 1]))
                 raise ConfigError([Problem(origin, 0, 0, f"{through} is not a mapping: it holds {inner!r}")])
             here = inner
-        here[str(path[-1])] = value
+        here[str(path[-1])] = plain(value)
         place = Place(origin, 0, 0)
         for marks in (self._values, self._keys):
             for old in [known for known in marks if known[: len(path)] == path]:
@@ -78,6 +78,13 @@ class Document:
         while path and path not in marks:
             path = path[:-1]
         return marks.get(path, Place(self.file, 1, 1))
+
+
+def plain(value: Any) -> Any:
+    """JSON as this reader gives data: mappings are copied, lists are tuples."""
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    return tuple(map(plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def read_yaml(file: Path) -> Document:

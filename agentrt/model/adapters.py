@@ -9,7 +9,7 @@ import torch
 
 from agentrt.errors import AdapterError
 from agentrt.model.lowrank import KEY, VALUE, LowRank, Site, column_rank, pad_rank
-from agentrt.model.peft_folder import ProjectionShape, read_adapter
+from agentrt.model.peft_folder import AdapterFile, ProjectionShape, read_adapter
 from agentrt.model.ridge import RidgeMap
 
 
@@ -55,10 +55,16 @@ class AdapterSet:
         device: torch.device | str = "cpu",
     ) -> "AdapterSet":
         """Read peft folders; `shapes` and `base_names` describe the backbone."""
-        files = {
-            name: read_adapter(name, Path(folder), shapes, base_names=base_names, dtype=dtype, device=device)
-            for name, folder in folders.items()
-        }
+        return cls.of(
+            {
+                name: read_adapter(name, Path(folder), shapes, base_names=base_names, dtype=dtype, device=device)
+                for name, folder in folders.items()
+            }
+        )
+
+    @classmethod
+    def of(cls, files: Mapping[str, AdapterFile]) -> "AdapterSet":
+        """Adapters that are read already."""
         return cls(
             {name: file.weights for name, file in files.items()},
             {name: file.content_hash for name, file in files.items()},

@@ -1,5 +1,6 @@
 """What a backbone is without its weights: sizes, and the projections that take adapters. Needs its config only."""
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -75,10 +76,16 @@ def find_backbone(name: str) -> StoredBackbone | None:
             return None
         raise
     config = read_config(located.folder)
+    shape = ModelShape.of(config)
+    first_layer = copy.copy(config)
+    first_layer.num_hidden_layers = 1  # layers of a supported family are alike, and building them all takes a while
     build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
     with torch.device("meta"):
-        decoder = build(config).get_decoder()
-    return StoredBackbone(located.names, located.folder, ModelShape.of(config), projection_shapes(decoder))
+        widths = projection_shapes(build(first_layer).get_decoder())
+    projections = {
+        Site(layer, site.projection): each for layer in range(shape.num_layers) for site, each in widths.items()
+    }
+    return StoredBackbone(located.names, located.folder, shape, projections)
 
 
 def projection_shapes(decoder: nn.Module) -> dict[Site, ProjectionShape]:

@@ -27,7 +27,7 @@ from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.runfolder import RunFolder, place_to_go_on
 from agentrt.runtime.runlock import lock_run
 from agentrt.runtime.running import Runs
-from agentrt.runtime.saved import Resources, SavedTeam, find_run
+from agentrt.runtime.saved import Resources, SavedTeam, corpus_hash, find_run
 from agentrt.runtime.state import RunContext
 from agentrt.runtime.subgraph import EpisodeGraph, episode_graph
 from agentrt.runtime.toolbox import Toolbox
@@ -285,7 +285,7 @@ class Runtime:
             "base": self.team.base.model,
             "weights": dict(self.engine.weights),
             "saved_team": SavedTeam.of(self.team).model_dump(),
-            "resources": self._resources.model_dump(),
+            "resources": {**self._resources.model_dump(), "corpus_sha256": corpus_hash(self._resources.corpus)},
             "note": note,
         }
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from agentrt.config.team import Override, Team
 from agentrt.errors import DataError, UsageError
+from agentrt.model.cachedir import file_sha256
 from agentrt.runtime.runlog import EVENTS_FILE, LoggedRun, read_run
 
 _MAY_CHANGE: Final = ("scheme", "limits", "corpus", "train_on")
@@ -46,6 +47,8 @@ class Resources(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     corpus: str | None = None
+    corpus_sha256: str | None = None
+    """See `corpus_hash`."""
     record: str | None = None
     cassette: str | None = None
     dtype: str = "auto"
@@ -55,6 +58,14 @@ class Resources(BaseModel):
     cuda_graphs: Literal["off", "auto"] = "off"
     kv_budget: float | str | None = None
     adapters: dict[str, str] = Field(default_factory=dict)
+
+
+def corpus_hash(corpus: str | None) -> str | None:
+    """SHA-256 of a corpus file's bytes, in hex; None where there is none to read, as where calls are played."""
+    try:
+        return None if corpus is None else file_sha256(Path(corpus))
+    except OSError:
+        return None
 
 
 class SavedRun(BaseModel):
@@ -73,6 +84,11 @@ class SavedRun(BaseModel):
     resources: Resources
     note: dict[str, JsonValue] = Field(default_factory=dict)
     """See `RunOptions`."""
+
+    def check_corpus(self, corpus: str) -> None:
+        """Raises UsageError for a file that does not hold what the run's tools read."""
+        if self.resources.corpus_sha256 not in (None, corpus_hash(corpus)):
+            raise UsageError(f"{corpus} is not what run {self.run_id} read: name a copy of {self.resources.corpus}")
 
     def check_weights(self, weights: Mapping[str, str]) -> None:
         """Raises UsageError where the engine has other weights than the run had."""

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def records(stdout: str) -> dict[str, dict[str, Any]]:
     lines = [json.loads(line) for line in stdout.splitlines()]
@@ -36,6 +38,14 @@ def test_origins_name_flag_variable_and_file_line(cli: Any, tmp_path: Path) -> N
     assert shown["overrides.limits.max_steps"]["value"] == 2
 
 
+def test_only_the_scheme_that_wins_is_shown(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "agentrt.yaml").write_text("overrides: {scheme: {name: full_shared}}\n")
+    assert records(cli("config", "show", "--json").stdout)["overrides.scheme.name"]["value"] == "full_shared"
+    shown = records(cli("config", "show", "--json", "--origin", "--scheme", "rebase_shared:lp").stdout)
+    assert (shown["scheme"]["value"], shown["scheme"]["origin"]) == ("rebase_shared:lp", "--scheme")
+    assert [name for name in shown if name.startswith("overrides")] == []
+
+
 def test_without_origin_there_is_none(cli: Any) -> None:
     assert "origin" not in records(cli("config", "show", "--json").stdout)["seed"]
 
@@ -47,8 +57,11 @@ def test_people_get_a_plain_table(cli: Any) -> None:
     assert "\x1b" not in "".join(lines)
 
 
-def test_a_secret_is_never_shown(cli: Any) -> None:
-    result = cli("config", "show", "--origin", "--set", "tools.Search.api_key=hunter2")
+@pytest.mark.parametrize(
+    "text", ["tools.Search.api_key=hunter2", "tools.Search={api_key: hunter2, k: 3}", "tools.Search.api_key.is=hunter2"]
+)
+def test_a_secret_is_never_shown(cli: Any, text: str) -> None:
+    result = cli("config", "show", "--origin", "--set", text)
     assert "hunter2" not in result.stdout + result.stderr
     assert "(hidden)" in result.stdout
 

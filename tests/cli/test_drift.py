@@ -56,7 +56,8 @@ def test_other_adapters_of_the_same_roles_may_be_measured_and_rows_are_kept(
         shutil.copy(tmp_path / role / "adapter_config.json", softer / role)
         weights = load_file(tmp_path / role / "adapter_model.safetensors")
         save_file({name: each * 0.1 for name, each in weights.items()}, softer / role / "adapter_model.safetensors")
-    result = cli(*arguments, "--adapters", "softer", "--rows", "rows.jsonl")
+    bare = ["drift", *model[:2], *arguments[1 + len(model) :], "--adapters", "softer"]  # --set would win over it
+    result = cli(*bare, "--rows", "rows.jsonl")
     assert result.exit_code == 0, result.stderr
     other = json.loads(result.stdout)
     assert other["schemes"][1]["kl"]["mean"] < 0.1 * own["schemes"][1]["kl"]["mean"]
@@ -67,9 +68,9 @@ def test_other_adapters_of_the_same_roles_may_be_measured_and_rows_are_kept(
     assert refused.exit_code == 2
     assert "--rows rows.jsonl: its adapters is" in refused.stderr
     shutil.rmtree(softer / "reflect")
-    refused = cli(*arguments, "--adapters", "softer")
+    refused = cli(*bare)
     assert refused.exit_code == 2
-    assert "--adapters softer: it has no folder reflect" in refused.stderr
+    assert f"--adapters softer: no adapter folder {softer / 'reflect'}" in refused.stderr
 
 
 def test_without_trajectories_they_are_derived_from_the_mini_benchmark(cli: Any, model: list[str]) -> None:

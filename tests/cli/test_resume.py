@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentrt.builtin import configs_dir
 from agentrt.model.tiny import tiny_model, tiny_tokenizer
 from tests.crew import ROLES
 
@@ -108,11 +109,54 @@ def test_verify_names_the_first_token_that_differs(cli: Any, tiny: list[str], tm
     assert f"differs from token {at} on" in verified.stdout
 
 
+def test_a_resumed_run_takes_what_the_machine_decides_and_a_copy_of_its_corpus(
+    cli: Any, tiny: list[str], tmp_path: Path
+) -> None:
+    short = [f"--set=roles.{role}.sampling.max_new_tokens=4" for role in ROLES]
+    corpus, copy, other = (tmp_path / name for name in ("pages.jsonl", "copy.jsonl", "other.jsonl"))
+    pages = (configs_dir() / "mini" / "articles.jsonl").read_text().splitlines(keepends=True)
+    corpus.write_text("".join(pages[:9]))
+    assert cli(*tiny, *short, "--corpus", "pages.jsonl").exit_code in (0, 3)
+    (folder,) = (tmp_path / "runs").iterdir()
+    corpus.rename(copy)
+    other.write_text("".join(pages[:8]))
+    (tmp_path / "agentrt.yaml").write_text("seed: 9\nteam: science\nscheme: non_shared\ncorpus: other.jsonl\n")
+
+    lost = cli("resume", folder.name, "--at-turn", "2")
+    assert lost.exit_code == 2
+    assert f"the run's corpus {corpus} is not there: name a copy of it with --set corpus=FILE" in lost.stderr
+    refused = cli("resume", folder.name, "--at-turn", "2", "--set", "corpus=other.jsonl")
+    assert refused.exit_code == 2
+    assert f"other.jsonl is not what run {folder.name} read: name a copy of {corpus}" in refused.stderr
+
+    sets = ("corpus=copy.jsonl", "backend=reference", "scheme=full_shared")
+    forked = cli("resume", folder.name, "--at-turn", "2", "--json", *(f"--set={each}" for each in sets))
+    made = json.loads(forked.stdout.splitlines()[-1])
+    assert (made["scheme"], made["seed"]) == ("full_shared", 4)
+    header = json.loads((folder.parent / made["run_id"] / "events.jsonl").read_text().splitlines()[0])
+    assert (header["resources"]["corpus"], header["resources"]["backend"]) == (str(copy), "reference")
+
+
+def test_a_scheme_that_a_fork_cannot_have_is_refused_at_its_flag(cli: Any, tiny: list[str], tmp_path: Path) -> None:
+    short = [f"--set=roles.{role}.sampling.max_new_tokens=4" for role in ROLES]
+    assert cli(*tiny, *short).exit_code in (0, 3)
+    (folder,) = (tmp_path / "runs").iterdir()
+    result = cli("resume", folder.name, "--at-turn", "2", "--scheme", "rebase_shared:never")
+    assert result.exit_code == 2
+    assert "--scheme: rebase_shared: unknown schedule 'never'" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
         (("absent",), "there is no run absent"),
-        (("absent", "--scheme", "full_shared"), "fork it with --at-turn N"),
+        (
+            ("absent", "--scheme", "full_shared"),
+            "--scheme: a run goes on under its own scheme; fork it with --at-turn N",
+        ),
+        (("absent", "--set", "scheme=full_shared"), "--set scheme=full_shared: a run goes on under its own scheme"),
+        (("absent", "--set", "seed=3"), "--set seed=3: a run keeps its seed"),
+        (("absent", "--at-turn", "2", "--set", "team=science"), "--set team=science: a run keeps its team"),
         (("absent", "--verify", "--at-turn", "2"), "leave --at-turn out"),
     ],
 )

@@ -63,7 +63,7 @@ def test_pairs_name_a_role_and_a_file(cli: Any, tmp_path: Path) -> None:
 def test_adapters_that_the_scheme_would_refuse_are_not_begun(cli: Any) -> None:
     result = cli("train", "--derive", "--scheme", "base_lr_shared")
     assert result.exit_code == 2
-    assert "scheme base_lr_shared: the scheme base_lr_shared takes adapters with the same A only" in result.stderr
+    assert "--scheme: the scheme base_lr_shared takes adapters with the same A only" in result.stderr
     result = cli("train", "--derive", "--activated")
     assert "the scheme pre_lr_shared takes no activated LoRA" in result.stderr
 
