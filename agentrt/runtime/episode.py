@@ -152,9 +152,10 @@ class Runtime:
         """Go on with a run, by its id under `out` or its folder: in this folder, from where it was left.
 
         `at_turn`: instead, begin a new run with the first so many turns of that one; only then may the scheme differ.
-        The caches are rebuilt first, so that the tokens are those of a run that was never interrupted.
-        Raises UsageError for a run that has ended, or that had another team or other weights, RunBusyError for one that
-        somebody else is working on.
+        The caches are rebuilt first, so that the tokens are those of a run that was never interrupted. A run that was
+        killed between its end and its result gets its result.
+        Raises UsageError for a run that has ended and has its result, or that had another team or other weights,
+        RunBusyError for one that somebody else is working on.
         """
         return self._resumed_job(run, at_turn, options, stream_tokens=tokens).events()
 

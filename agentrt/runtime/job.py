@@ -172,9 +172,13 @@ class Job:
             graph = saved.attach(graph)
         begin = last.state if last is not None else opening(context, self._started.question)
         if isinstance(self._started, RunResumed):
-            context.announce = self._resumed
             self._worked_s = begin["turns_s"] + begin["tools_s"]
             context.deadline -= self._worked_s
+            if last is not None and last.ended:  # all that is left to do is to write the result
+                self._resumed(begin)
+                yield begin
+                return
+            context.announce = self._resumed
         else:
             self._emit(self._started)
         yield begin
