@@ -9,7 +9,7 @@ from agentrt.builtin import agents_dir, built_in_teams, configs_dir
 from agentrt.config.schema import team_schema
 from agentrt.config.team import Team
 from agentrt.config.yaml import read_yaml
-from agentrt.errors import ConfigError, UsageError
+from agentrt.errors import UsageError
 
 YAML_FILES = sorted([*agents_dir().rglob("*.yaml"), *configs_dir().rglob("*.yaml")])
 
@@ -19,16 +19,8 @@ def test_every_shipped_yaml_file_reads(file: Path) -> None:
     assert read_yaml(file).data
 
 
-UNTRAINED = {"science"}
-"""Teams that ship without adapters so far: take a name out once its adapters lie in its folder."""
-
-
 @pytest.mark.parametrize("name", built_in_teams())
 def test_every_built_in_team_loads_with_its_adapters(name: str) -> None:
-    if name in UNTRAINED:
-        with pytest.raises(ConfigError, match=f"agentrt train --derive --team {name}"):
-            Team.load(name)
-        return
     team = Team.load(name)
     assert team.name == name
     assert all((folder / "adapter_config.json").is_file() for folder in team.adapters().values())
