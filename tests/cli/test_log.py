@@ -69,8 +69,9 @@ def test_json_is_the_events(cli: Any, run: Path) -> None:
 
 
 def test_the_page_shows_the_run_and_needs_no_other_file(cli: Any, run: Path, tmp_path: Path) -> None:
-    assert cli("log", "show", str(run), "--html", str(tmp_path / "run.html")).exit_code == 0
-    text = (tmp_path / "run.html").read_text(encoding="utf-8")
+    file = tmp_path / "pages" / "of a day" / "run.html"
+    assert cli("log", "show", str(run), "--html", str(file)).exit_code == 0
+    text = file.read_text(encoding="utf-8")
     page = Page(text)
     assert {tag for tag, _ in page.tags} <= {
         *("html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "b", "div", "span"),
