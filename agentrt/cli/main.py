@@ -69,15 +69,15 @@ def _of_a_path(error: Exception) -> UsageError | None:
 
 
 def _report(error: Exception, code: int, meta: dict[str, Any]) -> None:
-    from agentrt.cli.output import Output
+    from agentrt.cli.output import Output, printable
 
     verbose, as_json = meta.get(VERBOSE_KEY, False), meta.get(JSON_KEY, False)
     if verbose:
-        sys.stderr.write("".join(traceback.format_exception(error)))
+        sys.stderr.write(printable("".join(traceback.format_exception(error))))
     elif isinstance(error, AgentrtError):
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(printable(f"error: {error}\n"))
     else:
-        sys.stderr.write(f"error: this is a bug in agentrt: {type(error).__name__}: {error}\n")
+        sys.stderr.write(printable(f"error: this is a bug in agentrt: {type(error).__name__}: {error}\n"))
         sys.stderr.write("run it again with -v for the traceback, and report it\n")
     problems = [problem._asdict() for problem in error.problems] if isinstance(error, ConfigError) else []
     Output(as_json=as_json).record(

@@ -142,3 +142,18 @@ def test_no_answer_for_want_of_a_key_ends_with_4_before_the_limit_of_errors(
     with runtime(script, answer=ToolFailed("quota", "no credits"), overrides={"limits.max_steps": 1}) as rt:
         assert watch(rt, "Where?", Output(), tokens=False) == 4
     assert "No answer: limit:steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+def test_what_models_and_services_write_does_not_reach_the_terminal_as_a_command(
+    capsys: pytest.CaptureFixture[str], tokens: bool
+) -> None:
+    evil = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b2J"
+    script = [f"I look{evil}.", *ANSWERED[1:]]
+    free = {"flow.nodes.argue.constrain": {}}
+    with runtime(script, answer=ToolFailed("bad_response", f"it says {evil}"), overrides=free) as rt:
+        assert watch(rt, QUESTION, Output(), tokens=tokens) == 0
+    text = capsys.readouterr().out
+    assert "I look]52;c;ZXZpbA==[2J2J." in text
+    assert "it says ]52;c;ZXZpbA== [2J 2J" in text
+    assert all(char.isprintable() or char == "\n" for char in text)

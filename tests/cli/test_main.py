@@ -25,6 +25,7 @@ ERRORS: dict[str, tuple[BaseException, int]] = {
     "path": (PermissionError(13, "Permission denied", "/some/where"), 2),
     "no path": (OSError(5, "Input/output error"), 1),
     "bug": (ZeroDivisionError("oops"), 1),
+    "obeyed": (UsageError("a\x1b]52;c;ZXZpbA==\x07b"), 2),
     "interrupted": (KeyboardInterrupt("run 7"), 130),
     "terminated": (Terminated("run 7"), 143),
 }
@@ -48,7 +49,8 @@ def test_every_error_ends_with_its_exit_code_and_one_message(name: str) -> None:
     error, code = ERRORS[name]
     result = failing(name)
     assert result.exit_code == code
-    assert (str(error) if name != "path" else "/some/where: Permission denied; give another path") in result.stderr
+    said = {"path": "/some/where: Permission denied; give another path", "obeyed": "a]52;c;ZXZpbA==b"}
+    assert said.get(name, str(error)) in result.stderr
     assert ("bug in agentrt" in result.stderr) == (name in ("bug", "no path"))
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
