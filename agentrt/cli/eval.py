@@ -70,8 +70,10 @@ def evaluate(
     """Score a team: EM and F1 by level, or accuracy by grade band for multiple choice.
 
     Writes eval.json, episodes.jsonl (a row an episode, enough to score again) and summary.json under OUT/ID. Not
-    finished is wrong. Exit code 6 where more than --max-failed of the episodes broke; 130 when interrupted.
+    finished is wrong. Exit code 4 where tools lacked a key or credits; 6 where more than --max-failed of the episodes
+    broke; 130 when interrupted.
     """
+    from agentrt.cli.episode import TOOLS_FAILED
     from agentrt.cli.team_runtime import Cassettes, check_team_scheme, open_runtime, shipped_corpus
     from agentrt.evaluate.evaluation.folder import EvalFolder
     from agentrt.evaluate.evaluation.job import run_episodes
@@ -81,6 +83,7 @@ def evaluate(
     from agentrt.model.progress import progress_bar, silent
     from agentrt.questions.datasets import load_questions
     from agentrt.runtime.episode import new_run_id
+    from agentrt_tools import ToolHealth
 
     flags = {
         "team": team,
@@ -130,6 +133,8 @@ def evaluate(
     folder.finish({**summary, "identity": identity, "declared": declared})
     out.record(summary)
     _show(out, summary)
+    if ToolHealth.from_json(summary["tool_health"]).locked_out:
+        raise typer.Exit(TOOLS_FAILED)
     if summary["failed"] > max_failed * summary["n"]:
         raise typer.Exit(ABOVE_THRESHOLD)
 

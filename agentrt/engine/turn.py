@@ -76,7 +76,8 @@ class Turn:
 
     @property
     def result(self) -> TurnResult:
-        """Wait for the end. Raises what ended the turn early: TurnCancelledError, CacheFullError, EngineError."""
+        """Wait for the end. Raises what ended the turn early: TurnCancelledError, CacheFullError, EngineError, or
+        ResourceError where memory ran out."""
         if not self._finished.is_set():
             self._process.check()
         self._finished.wait()

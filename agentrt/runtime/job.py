@@ -4,7 +4,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import suppress
 from typing import Literal, cast
 
@@ -51,7 +51,7 @@ class Job:
         self._error: BaseException | None = None
         self._result: EpisodeResult | None = None
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """Start, and yield events as they happen; closing the iterator cancels the run and waits for its end.
 
         Raises what the run raised, after its last event. To be iterated once, this or `aevents`.

@@ -170,7 +170,7 @@ def test_a_new_run_leaves_no_result_of_the_run_before_in_its_folder(
         events = rt.stream("Who else?", run_id="one")
         next(events)
         assert read_result(out / "one") is None
-        events.close()  # type: ignore[attr-defined]
+        events.close()
 
 
 def test_a_fork_begins_a_new_run_and_leaves_the_old_one(make_team: MakeTeam, corpus: Path, tmp_path: Path) -> None:
