@@ -65,7 +65,7 @@ def play(team: Team, asked: Asked, events: Generator[Event, None, None], out: Ou
     Returns the process's exit code. Raises what broke the run, and KeyboardInterrupt with the run's id in it, once the
     run has ended.
     """
-    view = EpisodeView(out, team.dialect, asked.gold.answer if asked.gold else None)
+    view = EpisodeView(out, team.dialect)
     code, run_id, ended = NO_ANSWER, "", False
     try:
         for event in events:
