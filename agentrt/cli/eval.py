@@ -80,7 +80,7 @@ def evaluate(
     from agentrt.evaluate.evaluation.plan import EvalPlan, pick
     from agentrt.evaluate.evaluation.row import EpisodeRow
     from agentrt.evaluate.evaluation.summary import declare_engine, summarise
-    from agentrt.model.progress import progress_bar, silent
+    from agentrt.model.progress import progress_bar
     from agentrt.questions.datasets import load_questions
     from agentrt.runtime.episode import new_run_id
     from agentrt_tools import ToolHealth
@@ -123,9 +123,9 @@ def evaluate(
                 out.say(f"{row.id}: {verdict}, {row.status}, {row.prediction!r} for {row.letter or row.answer!r}")
 
         try:
-            with progress_bar() as bar:
+            with progress_bar(quiet=quiet) as bar:
                 done = {row.key for row in folder.rows}
-                run_episodes(runtime, plan, emit, done=done, report=silent if quiet else bar)
+                run_episodes(runtime, plan, emit, done=done, report=bar)
         except KeyboardInterrupt as stop:
             done_now = f"{len(folder.rows)} episodes are in {path}"
             raise type(stop)(f"{done_now}; the same command with --resume {eval_id} goes on") from None
