@@ -4,11 +4,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import numpy as np
 import torch
 
 from agentrt.cache.slots import Run, SlotPool
+
+_ALIGNMENT: Final = 64
+"""Bytes: a cache line, and a vector register."""
 
 
 class Part(NamedTuple):
@@ -115,9 +119,17 @@ class Plane:
     the others [layers, slots, *shape].
     """
 
-    def __init__(self, spec: PlaneSpec, device: torch.device, segment_slots: int, poison: bool = False) -> None:
+    def __init__(
+        self,
+        spec: PlaneSpec,
+        device: torch.device,
+        segment_slots: int,
+        poison: bool = False,
+        max_bytes: int | None = None,
+    ) -> None:
+        """`max_bytes`: what its held slots can come to, if that is known."""
         self.spec = spec
-        self.pool = SlotPool(segment_slots)
+        self.pool = SlotPool(segment_slots, None if max_bytes is None else max_bytes // spec.row_bytes)
         self.device = device
         self.poisons = poison
         """Whether fresh slots are filled with NaN: a plane under test."""
@@ -140,11 +152,15 @@ class Plane:
         return Stretch(self._segments[index], start, start + run.size, self.spec.only)
 
     def materialise(self) -> None:
-        """Allocate the tensors of segments the pool has added since."""
+        """Allocate the tensors of segments the pool has added since. Raises what an allocation that fails raises."""
         for start, end in self.pool.segments[len(self._segments) :]:
             segment = {part.name: self._tensor(part, end - start) for part in self.spec.parts}
             self._starts.append(start)
             self._segments.append(segment)
+
+    def drop_growth(self) -> None:
+        """Forget the segments that could not be allocated; their slots are free."""
+        self.pool.drop_segments(len(self._segments))
 
     def poison(self, runs: Iterable[Run]) -> None:
         """Fill freed or fresh slots with NaN where the store asks for it, so that a stale read shows."""
@@ -158,6 +174,20 @@ class Plane:
         layers = self.spec.num_layers
         if part.wide_read:
             width = prod(part.shape)
-            flat = torch.zeros(slots * layers * width + part.wide_read, dtype=part.dtype, device=self.device)
+            flat = _zeros((slots * layers * width + part.wide_read,), part.dtype, self.device)
             return flat[: slots * layers * width].view(slots, layers, width).transpose(0, 1)
-        return torch.zeros(layers, slots, *part.shape, dtype=part.dtype, device=self.device)
+        return _zeros((layers, slots, *part.shape), part.dtype, self.device)
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Zeros. On a CPU straight from the system, whose pages are zero and come when they are written.
+
+    `torch.zeros` would fill them at once, with an OpenMP team of the calling thread beside that of the thread that
+    computes, and from then on every step would be slower: see `agentrt.model.compute`.
+    """
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    size = prod(shape) * dtype.itemsize
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    return torch.from_numpy(memory[first : first + size]).view(dtype).view(shape)

@@ -65,11 +65,13 @@ class SlotPool:
     """Hands out slots of one plane.
 
     `allocate` first continues in place after the caller's last slot, then takes the largest free extent; when nothing
-    large enough is free it adds a segment (`grow`), each twice as large as the last. Runs therefore stay long.
+    large enough is free it adds a segment (`grow`), each twice as large as the last, as long as `max_slots` allows.
+    Runs therefore stay long. Beyond `max_slots` it takes small extents first, and adds only what is missing.
     """
 
-    def __init__(self, segment_slots: int) -> None:
+    def __init__(self, segment_slots: int, max_slots: int | None = None) -> None:
         self._next_segment = segment_slots
+        self._max_slots = max_slots
         self._free: list[tuple[int, int]] = []  # sorted, disjoint [start, end)
         self._refs = np.zeros(0, dtype=np.int32)
         self.segments: list[tuple[int, int]] = []
@@ -100,7 +102,7 @@ class SlotPool:
         while count:
             largest = max(self._free, key=lambda extent: extent[1] - extent[0], default=(0, 0))
             size = largest[1] - largest[0]
-            if size < min(count, self._next_segment // 8):
+            if size < min(count, self._next_segment // 8) and (self._may_double() or self.num_free < count):
                 self._grow(count)
                 continue
             start = largest[0] if size < ROOMY * count else largest[0] + size // 2
@@ -137,8 +139,21 @@ class SlotPool:
         assert self.num_held == int((self._refs > 0).sum())
         assert self.num_free + self.num_held == self.num_slots
 
+    def drop_segments(self, first: int) -> None:
+        """Take back the growth from segment number `first` on, all of whose slots are free; grow less the next time."""
+        for segment in self.segments[first:]:
+            self._free.remove(segment)
+            self._next_segment = max(1, (segment[1] - segment[0]) // 2)
+        del self.segments[first:]
+        self._refs = self._refs[: self.segments[-1][1] if self.segments else 0]
+
+    def _may_double(self) -> bool:
+        return self._max_slots is None or self.num_slots < self._max_slots
+
     def _grow(self, count: int) -> None:
         size = max(self._next_segment, count)
+        if self._max_slots is not None:
+            size = max(min(size, self._max_slots - self.num_slots), count - self.num_free)
         self._next_segment = 2 * size
         start = len(self._refs) + 1 if self.segments else 0  # the gap keeps segments apart
         self._refs = np.concatenate([self._refs, np.zeros(start + size - len(self._refs), dtype=np.int32)])

@@ -37,7 +37,9 @@ class CacheStore:
         max_preambles: int = 32,
     ) -> None:
         """`identity`: what the slots are computed with; without it no preamble is kept."""
-        self.planes = {spec.name: Plane(spec, torch.device(device), segment_slots, poison) for spec in specs}
+        self.planes = {
+            spec.name: Plane(spec, torch.device(device), segment_slots, poison, budget_bytes) for spec in specs
+        }
         self.budget_bytes = budget_bytes
         self.identity = identity
         self.prefixes = PrefixCache(self.planes, max_preambles)
@@ -70,6 +72,8 @@ class CacheStore:
         except (MemoryError, RuntimeError) as error:  # torch's out-of-memory errors are RuntimeErrors
             for claim, runs in zip(claims, granted, strict=False):
                 self.release(claim.plane, runs)
+            for plane in self.planes.values():
+                plane.drop_growth()
             raise CacheFullError(
                 f"this machine has no memory left for {wanted:,} more bytes of KV cache ({error}); close or crop a "
                 "session, lower max_new_tokens, or set a budget (kv_budget)"
@@ -82,6 +86,11 @@ class CacheStore:
 
     def release(self, plane: str, runs: Sequence[Run]) -> None:
         self.planes[plane].pool.release(runs)
+
+    def clear(self) -> None:
+        """Let go of all memory; nothing can be reserved afterwards."""
+        self.prefixes.clear()
+        self.planes.clear()
 
     def reset_peak(self) -> None:
         self.peak_bytes = self.held_bytes

@@ -86,7 +86,8 @@ def _end(finished: RunFinished | None) -> str:
     said = f"Answer: {finished.answer}{forced}" if good else f"No answer: {finished.status}"
     error = f" ({finished.error})" if finished.error else ""
     health = ToolHealth.from_json(finished.tool_health)
-    failed = f' · <span class="why">{health.failed} of {health.calls} tool calls failed.</span>' if health.failed else ""
+    told = f"{health.failed} of {health.calls} tool calls failed."
+    failed = f' · <span class="why">{told}</span>' if health.failed else ""
     return f'<p class="item{"" if good and not failed else " failed"}"><b>{escape(said + error)}</b>{failed}</p>'
 
 
@@ -103,7 +104,8 @@ def _item(event: Event, roles: Mapping[str, int], most: int) -> str:
         case ToolFinished():
             why = f'<div class="why">{escape(event.error or event.failure)}</div>' if event.failure else ""
             kind = "item failed" if event.failure else "item"
-            took = f"{event.attempts} attempt{'s' * (event.attempts != 1)}, {event.seconds:.2f} s" + (", nothing found" if event.miss else "")
+            tries = "1 attempt" if event.attempts == 1 else f"{event.attempts} attempts"
+            took = f"{tries}, {event.seconds:.2f} s" + (", nothing found" if event.miss else "")
             head = f"step {event.step} · <b>{escape(event.action)}</b> observes ({escape(event.tool)}; {took})"
             return _card(kind, head, why + f'<div class="text">{escape(event.text)}</div>')
         case ToolCalled():

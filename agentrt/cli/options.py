@@ -63,7 +63,7 @@ RideRows = Annotated[
     int | None,
     typer.Option("--ride-rows", min=0, help="Rows of schedule auto beside a decoded token. Default: measured."),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", help="Of all that is drawn at random: the same seed, the same draws.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Of random draws: the same seed, the same draws.")]
 Out = Annotated[str | None, typer.Option("--out", metavar="DIR", help="Where run folders go.")]
 Record = Annotated[Path | None, typer.Option("--record", metavar="DIR", help="Write every tool call to this folder.")]
 CassetteDir = Annotated[

@@ -23,7 +23,10 @@ Trajectories = Annotated[
 ]
 Questions = Annotated[
     Path | None,
-    typer.Option("--questions", help="Questions to derive from. Default: the team's files, else the mini benchmark's; all splits."),
+    typer.Option(
+        "--questions",
+        help="Questions to derive from. Default: the team's files, else the mini benchmark's; all splits.",
+    ),
 ]
 Corpus = Annotated[Path | None, typer.Option("--corpus", help="The articles of --questions.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Use the first N trajectories.")]

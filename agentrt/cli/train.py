@@ -75,7 +75,7 @@ def train(
     ] = False,
     contexts: Annotated[
         Contexts | None,
-        typer.Option(help="Who processed what a role reads: itself; also the model, adapters off; also the first role (default)."),
+        typer.Option(help="Who processed what a role reads: itself; also adapters off; also the first role (default)."),
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Bring training to its end within this time, per role.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Roles trained at once. Default: as many as cores.")] = None,

@@ -201,8 +201,9 @@ class Engine:
         with self._changed:
             for work in list(self._sessions):
                 self._retire(work)
-            self._store.prefixes.clear()
-            self._store.planes.clear()
+            self._store.clear()
+            self._graphs = None
+        self.backbone.forget()
 
     # Calls of Session, each under the lock.
 
@@ -231,7 +232,7 @@ class Engine:
                     f"{self.max_context}; shorten the context, lower max_new_tokens, or raise max_context"
                 )
             work.trajectory.append(new_token_ids, "user", "context")
-            turn = Turn(lambda: self._cancel(record))
+            turn = Turn(lambda: self._cancel(record), self._check_thread)
             record = TurnWork(turn, work, adapter, sampling, kind, before)
             work.turn, work.urgent, work.failure = record, bool(work.pending), None
             self._tell()

@@ -1,5 +1,6 @@
 """Which passes run in the next step. Pure bookkeeping: no tensors, no clock."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -30,9 +31,9 @@ class Scheduler:
 
     1. one token of every decoding turn, so that nobody's stream stalls, and beside them at most `ride_rows` rows
        that their schemes offer;
-    2. prefill chunks of turns that wait for their first token, oldest first;
-    3. pending passes that a waiting turn needs;
-    4. other pending passes, `idle_chunk_tokens` at most, and only while no turn waits for its first token.
+    2. prefill chunks of turns that wait for their first token, and pending passes that a waiting turn needs, the oldest
+       turn first, and last what somebody waits for who has no turn;
+    3. other pending passes, `idle_chunk_tokens` at most, and only while no turn waits for its first token.
     """
 
     def __init__(self, max_step_tokens: int, idle_chunk_tokens: int, ride_rows: int = 0) -> None:
@@ -55,11 +56,16 @@ class Scheduler:
             jobs.extend(Job(each, turn.session, turn, True, riding=True) for each in riding)
             ride -= sum(len(each) for each in riding)
         room = whole = max(1, self.max_step_tokens - sum(len(job.run) for job in jobs))
-        for turn in (t for t in turns if t.reading):
-            room -= self._take(jobs, turn.passes, turn.session, turn, room, alone=room == whole)
+        waiting: list[tuple[float, SessionWork, TurnWork | None]] = [
+            (turn.submitted, turn.session, turn) for turn in turns if turn.reading
+        ]
         for session in (s for s in active if s.pending and s.urgent):
-            room -= self._take(jobs, session.pending, session, None, room)
-        if not any(turn.reading for turn in turns) and not any(s.pending and s.urgent for s in active):
+            since = session.turn.submitted if session.turn is not None else math.inf
+            waiting.append((since, session, None))
+        for _, session, reader in sorted(waiting, key=lambda each: each[0]):
+            queue = session.pending if reader is None else reader.passes
+            room -= self._take(jobs, queue, session, reader, room, alone=reader is not None and room == whole)
+        if not waiting:
             room = min(room, self.idle_chunk_tokens)
             for session in (s for s in active if s.pending and s.failure is None):
                 room -= self._take(jobs, session.pending, session, None, room)

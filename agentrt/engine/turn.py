@@ -47,15 +47,17 @@ class TurnResult:
 class Turn:
     """Handle of one running turn. Iterate it once for token ids; closing the iterator early cancels the turn."""
 
-    def __init__(self, cancel: Callable[[], None]) -> None:
+    def __init__(self, cancel: Callable[[], None], check_thread: Callable[[], None] = lambda: None) -> None:
+        """`check_thread` raises where the calling thread may not wait: it is the one that would end the wait."""
         self._tokens: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._finished = threading.Event()
         self._cancel = cancel
+        self._check_thread = check_thread
         self._process = Process()
         self._outcome: TurnResult | BaseException | None = None
 
     def __iter__(self) -> Iterator[int]:
-        self._process.check()
+        self._check_may_wait()
         try:
             while (token_id := self._tokens.get()) is not None:
                 yield token_id
@@ -78,13 +80,17 @@ class Turn:
     def result(self) -> TurnResult:
         """Wait for the end. Raises what ended the turn early: TurnCancelledError, CacheFullError, EngineError, or
         ResourceError where memory ran out."""
-        if not self._finished.is_set():
-            self._process.check()
+        self._check_may_wait()
         self._finished.wait()
         if isinstance(self._outcome, TurnResult):
             return self._outcome
         assert self._outcome is not None
         raise self._outcome
+
+    def _check_may_wait(self) -> None:
+        if not self._finished.is_set():
+            self._process.check()
+            self._check_thread()
 
     def publish(self, token_id: int) -> None:
         """For the engine: hand a token to the iterating caller."""

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +22,7 @@ from agentrt.model.graphs import DecodeGraphs
 from agentrt.model.keys import locate_keys
 from agentrt.model.linear import JointLinear, PackedLinear
 from agentrt.model.load import load_model
-from agentrt.model.lowrank import ATTENTION, MLP, QKV, Site
+from agentrt.model.lowrank import ATTENTION, GATE_UP, MLP, QKV, Site
 from agentrt.model.packed import PackedRows
 from agentrt.model.projections import AdaptedLinear
 from agentrt.model.recorder import CudaRecorder, Recorder, obstacle
@@ -180,6 +180,11 @@ class Backbone:
             hidden = self._layers(self._embed(step.passes), self._at(step.passes), step=self._context)
             return self._logits(step.passes, hidden)
 
+    def forget(self) -> None:
+        """Let go of what the last step read and wrote, so that the memory of a closed engine is free."""
+        with self._lock:
+            self._context.fill((), {}, AdapterSet({}, {}))
+
     def _run_planned(self, step: Step, planes: Mapping[str, Plane], adapters: AdapterSet) -> list[torch.Tensor | None]:
         """A step whose rows change between layers; between two changes it is as any other."""
         filled: list[Pass] = []
@@ -291,12 +296,10 @@ class Backbone:
 
     def _wrap(self) -> None:
         for index, layer in enumerate(self._stack.layers):
-            for parent, names in ((layer.self_attn, ATTENTION), (layer.mlp, MLP)):
+            for parent, names, together in ((layer.self_attn, ATTENTION, QKV), (layer.mlp, MLP, GATE_UP)):
                 bases = {name: getattr(parent, name) for name in names}
-                products: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {}
-                if parent is layer.self_attn:
-                    joint = JointLinear([bases[name] for name in QKV])
-                    products = {name: partial(joint.part, part) for part, name in enumerate(QKV)}
+                joint = JointLinear([bases[name] for name in together])
+                products = {name: partial(joint.part, part) for part, name in enumerate(together)}
                 for name, base in bases.items():
                     site = Site(index, name)
                     product = products.get(name) or PackedLinear(base)

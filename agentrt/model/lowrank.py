@@ -11,7 +11,9 @@ KEY: Final = "k_proj"
 VALUE: Final = "v_proj"
 """The projections whose low-rank activations are kept in columns."""
 ATTENTION: Final = (*QKV, "o_proj")
-MLP: Final = ("gate_proj", "up_proj", "down_proj")
+GATE_UP: Final = ("gate_proj", "up_proj")
+"""Those of another."""
+MLP: Final = (*GATE_UP, "down_proj")
 PROJECTIONS: Final = (*ATTENTION, *MLP)
 
 

@@ -283,6 +283,8 @@ def test_a_callable_of_the_caller_can_neither_kill_nor_block_the_worker(open_eng
         (lambda ids: session.close(), UsageError),
         (lambda ids: engine.close(), UsageError),
         (lambda ids: other.settle(), UsageError),
+        (lambda ids: other.turn("plan", [1], Sampling(max_new_tokens=1)).result, UsageError),
+        (lambda ids: list(other.turn("plan", [1], Sampling(max_new_tokens=1))), UsageError),
     ):
         turn = session.turn("plan", [1, 2], Sampling(max_new_tokens=3, stop=fault))
         with pytest.raises(error):

@@ -101,6 +101,15 @@ def test_first_tokens_come_before_what_ended_turns_owe():
     assert packed(scheduler, idle, decoder) == [(decoder, 1), (idle, 3)]
 
 
+def test_what_a_waiting_turn_needs_comes_before_turns_that_came_later():
+    scheduler = Scheduler(max_step_tokens=8, idle_chunk_tokens=8)
+    awaited = reading()
+    awaited.turn.admitted, awaited.urgent = False, True  # its session owes a pass first
+    awaited.pending.append(rows(5))
+    newer = reading(rows(20))
+    assert packed(scheduler, newer, awaited) == [(awaited, 5), (newer, 3)]
+
+
 def test_rows_that_ride_share_the_room_for_them():
     scheduler = Scheduler(max_step_tokens=8, idle_chunk_tokens=3, ride_rows=5)
     first, second = decoding(Offers(3)), decoding(Offers(3))

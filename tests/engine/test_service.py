@@ -203,3 +203,13 @@ def test_a_hundred_engines_leave_no_memory_thread_or_file_behind(tmp_path):
     assert after.threads <= before.threads
     assert after.files <= before.files
     assert after.resident_bytes < third.resident_bytes + 8 * 2**20, "a model and its caches are a few MiB"
+
+
+def test_a_closed_engine_leaves_no_cache_behind_on_a_backbone_that_stays(open_engine):
+    engine = open_engine()
+    engine.session().turn("plan", [1, 2, 3], Sampling(max_new_tokens=2)).result  # noqa: B018
+    tensors = [weakref.ref(t) for p in engine._store.planes.values() for each in p.segments for t in each.values()]
+    assert tensors
+    engine.close()
+    gc.collect()
+    assert not [each for each in tensors if each() is not None]
