@@ -7,7 +7,7 @@ AgentrtError                  exit code 1; all others derive from it
 │   ├── SchemeError           a scheme or option that does not exist, or that these adapters do not allow
 │   └── RunBusyError          a run folder that another process is working on
 ├── ToolHealthError           exit code 4; a tool cannot work, since its key is not set
-├── ResourceError             exit code 5
+├── ResourceError             exit code 5; also where memory ran out in a step
 │   ├── BackboneError         a model that is missing, damaged or of an unsupported family
 │   ├── AdapterError          an adapter that is refused, with the feature and the fix
 │   └── CacheFullError        a turn that does not fit the KV budget; the session stays usable

@@ -33,6 +33,7 @@ DEATHS = {
     "decode": Moment("token", 4, 2),
     "prefill": Moment("prefill", 3, 2),
     "tool": Moment("tool", 1),
+    "ended": Moment("close", 0),
 }
 """A death in a prefill is that of the first turn, from this one on, that reads in more steps: under lazy schemes one
 that reads again what others wrote, else one that reads an observation."""

@@ -25,7 +25,8 @@ class WatchedBackbone(Backbone):
 
 class Moment(NamedTuple):
     """`what`: turn (about to start), prefill (a step has run, and the first token needs more of them; `token` counts
-    such steps), token (sampled), end (the turn has ended, and nothing of it is saved yet)."""
+    such steps), token (sampled), end (the turn has ended, and nothing of it is saved yet), close (of the session;
+    `turn` is 0: the episode is over, and nothing says so yet)."""
 
     what: str
     turn: int
@@ -56,6 +57,9 @@ class Watched:
         self._tell(Moment("turn", self._turns))
         return _Turn(inner.turn(*args, sampling=sampling, **options), self._turns, self._tell)
 
+    def closing(self) -> None:
+        self._tell(Moment("close", 0))
+
     def _stepped(self, logits: Logits) -> None:
         turn = self._inner._work.turn if self._inner is not None else None
         if turn is not None and turn.reading and not turn.sampling.forced and all(each is None for each in logits):
@@ -72,6 +76,10 @@ class _Session:
 
     def turn(self, *args: Any, sampling: Any, **options: Any) -> Any:
         return self._watched.turn(self._inner, sampling, *args, **options)
+
+    def close(self) -> None:
+        self._watched.closing()
+        self._inner.close()
 
 
 class _Turn:

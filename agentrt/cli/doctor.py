@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -64,7 +65,8 @@ def _findings(resolved: "Resolved") -> Iterator[Finding]:
         yield _cuda_graphs(resolved.settings)
     yield from _cache_folder()
     yield _guarded("team", lambda: resolved.load_team().source)
-    yield _model(resolved.load_team(need_adapters=False).base.model)
+    with suppress(AgentrtError):  # what is wrong with the team has been said
+        yield _model(resolved.load_team(need_adapters=False).base.model)
     if resolved.settings.offline:
         yield Finding("hub", "ok", "not asked (offline)")
     else:

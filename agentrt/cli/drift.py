@@ -75,11 +75,10 @@ def drift(
     from agentrt.cli.backbone import load_backbone
     from agentrt.evaluate.drift.job import run_drift
     from agentrt.evaluate.drift.result import declare_drift, draw, to_record
-    from agentrt.model.progress import progress_bar, silent
+    from agentrt.model.progress import progress_bar
 
     output = Output(as_json=as_json, quiet=quiet)
-    with progress_bar() as bar:
-        report = silent if quiet else bar
+    with progress_bar(quiet=quiet) as report:
         backbone = load_backbone(crew, settings, dtype)
         samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report)
         loaded = backbone.load_adapters(folders)

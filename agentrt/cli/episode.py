@@ -1,6 +1,6 @@
 """Plays one episode to the screen and tells its exit code."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -13,6 +13,7 @@ from agentrt.questions.question import SupportingFact
 from agentrt.runtime.events import ANSWERED, Event, RunFinished, RunResumed, RunStarted, to_json
 from agentrt.runtime.options import Scorer
 from agentrt.runtime.result import EpisodeResult
+from agentrt.runtime.runlog import read_result
 from agentrt.runtime.saved import SavedRun
 from agentrt_tools import Json, ToolHealth
 
@@ -58,13 +59,14 @@ class Asked(NamedTuple):
         return rate
 
 
-def play(team: Team, asked: Asked, events: Iterable[Event], out: Output, *, folder: Path) -> int:
+def play(team: Team, asked: Asked, events: Generator[Event, None, None], out: Output, *, folder: Path) -> int:
     """Show the events of one episode as they come. `folder` is where the run folder lies.
 
-    Returns the process's exit code. Raises what broke the run, and KeyboardInterrupt with the run's id in it.
+    Returns the process's exit code. Raises what broke the run, and KeyboardInterrupt with the run's id in it, once the
+    run has ended.
     """
-    view = EpisodeView(out, team.dialect, asked.gold.answer if asked.gold else None)
-    code, run_id = NO_ANSWER, ""
+    view = EpisodeView(out, team.dialect)
+    code, run_id, ended = NO_ANSWER, "", False
     try:
         for event in events:
             out.raw(to_json(event))
@@ -72,11 +74,14 @@ def play(team: Team, asked: Asked, events: Iterable[Event], out: Output, *, fold
             if isinstance(event, RunStarted | RunResumed):
                 run_id = event.run_id
             if isinstance(event, RunFinished):
-                code = exit_code(event)
+                code, ended = exit_code(event), True
     except KeyboardInterrupt as stop:
         if not run_id:
             raise type(stop)("before the run began") from None
         where = folder / run_id
+        events.close()  # waits until the run's end is in its folder
+        if not ended and (result := read_result(where)) is not None:
+            out.raw(to_json(result.event()))
         raise type(stop)(f"run {run_id}, so far in {where}; go on with: agentrt resume {where}") from None
     return code
 

@@ -23,10 +23,9 @@ from agentrt_tools import ToolHealth
 class EpisodeView:
     """`show` takes every event of one run, in order. A field's terminator is not shown."""
 
-    def __init__(self, out: Output, dialect: DialectConfig, gold: str | None = None) -> None:
+    def __init__(self, out: Output, dialect: DialectConfig) -> None:
         self._out = out
         self._markers = (dialect.close, dialect.end)
-        self._gold = gold
         self._failed: dict[str, str] = {}
         self._step = -1
         self._raw = ""
@@ -83,9 +82,9 @@ class EpisodeView:
             out.result(f"Answer: {event.answer}{forced}", style="bold")
         else:
             out.result(f"No answer: {event.status}" + (f" ({event.error})" if event.error else ""), style="bold red")
-        if event.score is not None:
-            verdict = "right" if event.score.get("correct") else "wrong"
-            out.result(f"{verdict}: the answer is {self._gold} (F1 {event.score.get('f1', 0.0):.2f})")
+        match event.score:  # any other is of a Python program, in terms of its own
+            case {"correct": bool(correct), "f1": float(f1), "gold": str(gold)}:
+                out.result(f"{'right' if correct else 'wrong'}: the answer is {gold} (F1 {f1:.2f})")
         health = ToolHealth.from_json(event.tool_health)
         if health.failed:  # never silent, not even under --quiet
             out.result(_failures(health, self._failed), style="bold red")

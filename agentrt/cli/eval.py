@@ -70,8 +70,10 @@ def evaluate(
     """Score a team: EM and F1 by level, or accuracy by grade band for multiple choice.
 
     Writes eval.json, episodes.jsonl (a row an episode, enough to score again) and summary.json under OUT/ID. Not
-    finished is wrong. Exit code 6 where more than --max-failed of the episodes broke; 130 when interrupted.
+    finished is wrong. Exit code 4 where tools lacked a key or credits; 6 where more than --max-failed of the episodes
+    broke; 130 when interrupted.
     """
+    from agentrt.cli.episode import TOOLS_FAILED
     from agentrt.cli.served import require_served
     from agentrt.cli.team_runtime import Cassettes, open_runtime, shipped_corpus
     from agentrt.evaluate.evaluation.folder import EvalFolder
@@ -79,9 +81,10 @@ def evaluate(
     from agentrt.evaluate.evaluation.plan import EvalPlan, pick
     from agentrt.evaluate.evaluation.row import EpisodeRow
     from agentrt.evaluate.evaluation.summary import declare_engine, summarise
-    from agentrt.model.progress import progress_bar, silent
+    from agentrt.model.progress import progress_bar
     from agentrt.questions.datasets import load_questions
     from agentrt.runtime.episode import new_run_id
+    from agentrt_tools import ToolHealth
 
     flags = {
         "team": team,
@@ -119,9 +122,9 @@ def evaluate(
                 out.say(f"{row.id}: {verdict}, {row.status}, {row.prediction!r} for {row.letter or row.answer!r}")
 
         try:
-            with progress_bar() as bar:
+            with progress_bar(quiet=quiet) as bar:
                 done = {row.key for row in folder.rows}
-                run_episodes(runtime, plan, emit, done=done, report=silent if quiet else bar)
+                run_episodes(runtime, plan, emit, done=done, report=bar)
         except KeyboardInterrupt as stop:
             done_now = f"{len(folder.rows)} episodes are in {path}"
             raise type(stop)(f"{done_now}; the same command with --resume {eval_id} goes on") from None
@@ -129,6 +132,8 @@ def evaluate(
     folder.finish({**summary, "identity": identity, "declared": declared})
     out.record(summary)
     _show(out, summary)
+    if ToolHealth.from_json(summary["tool_health"]).locked_out:
+        raise typer.Exit(TOOLS_FAILED)
     if summary["failed"] > max_failed * summary["n"]:
         raise typer.Exit(ABOVE_THRESHOLD)
 

@@ -43,6 +43,7 @@ def show(
     logged = read_run(run_folder(run, Path(settings.out)))
     events = logged.standing()
     if html is not None:
+        html.parent.mkdir(parents=True, exist_ok=True)
         html.write_text(page(logged.header, events), encoding="utf-8")
         out.result(f"wrote {html}")
         return

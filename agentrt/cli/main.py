@@ -26,7 +26,7 @@ from agentrt.cli import (
 )
 from agentrt.cli.eval import evaluate
 from agentrt.cli.options import JSON_KEY, VERBOSE_KEY
-from agentrt.errors import AgentrtError, ConfigError
+from agentrt.errors import AgentrtError, ConfigError, UsageError
 
 
 class Terminated(KeyboardInterrupt):
@@ -53,21 +53,31 @@ class CommandGroup(TyperGroup):
         except Exception as error:
             if hasattr(error, "format_message"):  # a usage error: typer shows it, with the command's usage
                 raise
-            code = AgentrtError.exit_code
-            _report(error, code, ctx.meta)
+            told = _of_a_path(error)
+            code = told.exit_code if told is not None else AgentrtError.exit_code
+            _report(told or error, code, ctx.meta)
         raise typer.Exit(code)
 
 
+def _of_a_path(error: Exception) -> UsageError | None:
+    """What to tell of an error of the operating system that names a path: such paths are the user's."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return None
+    told = UsageError(f"{error.filename}: {error.strerror}; give another path, or make this one fit for use")
+    told.__cause__ = error
+    return told
+
+
 def _report(error: Exception, code: int, meta: dict[str, Any]) -> None:
-    from agentrt.cli.output import Output
+    from agentrt.cli.output import Output, printable
 
     verbose, as_json = meta.get(VERBOSE_KEY, False), meta.get(JSON_KEY, False)
     if verbose:
-        sys.stderr.write("".join(traceback.format_exception(error)))
+        sys.stderr.write(printable("".join(traceback.format_exception(error))))
     elif isinstance(error, AgentrtError):
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(printable(f"error: {error}\n"))
     else:
-        sys.stderr.write(f"error: this is a bug in agentrt: {type(error).__name__}: {error}\n")
+        sys.stderr.write(printable(f"error: this is a bug in agentrt: {type(error).__name__}: {error}\n"))
         sys.stderr.write("run it again with -v for the traceback, and report it\n")
     problems = [problem._asdict() for problem in error.problems] if isinstance(error, ConfigError) else []
     Output(as_json=as_json).record(

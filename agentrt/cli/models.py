@@ -36,7 +36,7 @@ def fetch(
     settings = resolve_settings({"offline": offline}, sets)
     model = name or settings.load_team(need_adapters=False).base.model
     started = time.monotonic()
-    with progress_bar() as bar:
+    with progress_bar(quiet=quiet) as bar:
         located = locate(model, offline=settings.settings.offline, report=bar)
     seconds = round(time.monotonic() - started, 2)
     out.record(

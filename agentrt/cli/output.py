@@ -11,6 +11,13 @@ from typing import Any, Final
 _PLAIN_WIDTH: Final = 200
 """Columns of output that no terminal shows, so that a path and its line number stay in one piece."""
 
+_CONTROLS: Final = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")})
+
+
+def printable(text: str) -> str:
+    """Without control characters: a terminal would obey those that a model or a service has written."""
+    return text.translate(_CONTROLS)
+
 
 class Output:
     """`as_json`: JSON lines on stdout and people on stderr. `quiet`: people get results only."""
@@ -38,12 +45,12 @@ class Output:
     def say(self, text: str = "", *, end: str = "\n", style: str = "") -> None:
         """Progress and explanation, which --quiet leaves out."""
         if not self.quiet:
-            self.console.print(text, end=end, style=style)
+            self.console.print(printable(text), end=end, style=style)
 
     def result(self, text: str, *, style: str = "") -> None:
         """What was asked for."""
         if not (self.quiet and self.as_json):
-            self.console.print(text, style=style)
+            self.console.print(printable(text), style=style)
 
     def table(self, columns: Iterable[str], rows: Iterable[Iterable[object]], *, right: Iterable[str] = ()) -> None:
         """A table; columns named in `right` are aligned to the right."""
@@ -57,7 +64,7 @@ class Output:
         box = SIMPLE_HEAD if self.console.is_terminal else None
         table = Table(box=box, pad_edge=False, header_style="bold")
         for column in columns:
-            table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+            table.add_column(printable(column), justify="right" if column in right else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(str(cell)) for cell in row))
+            table.add_row(*(Text(printable(str(cell))) for cell in row))
         self.console.print(table, soft_wrap=False)

@@ -68,12 +68,11 @@ def profile(
     probed_schemes(schemes)  # what is misspelled is refused before a model is loaded
     from agentrt.cli.backbone import load_backbone
     from agentrt.evaluate.ridge import fit_ridge, write_ridge
-    from agentrt.model.progress import progress_bar, silent
+    from agentrt.model.progress import progress_bar
     from agentrt.schemes.layer_file import write_layer_file
 
     output = Output(as_json=as_json, quiet=quiet)
-    with progress_bar() as bar:
-        report = silent if quiet else bar
+    with progress_bar(quiet=quiet) as report:
         backbone = load_backbone(crew, settings, dtype)
         samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report)
         loaded = backbone.load_adapters(folders)

@@ -88,13 +88,13 @@ def replay(
     from agentrt.evaluate.replay.entrants import LeftOut
     from agentrt.evaluate.replay.job import run_replay
     from agentrt.evaluate.replay.result import to_record
-    from agentrt.model.progress import progress_bar, silent
+    from agentrt.model.progress import progress_bar
 
     out = Output(as_json=as_json, quiet=quiet)
     findings: list[Finding] = []
     backbone = load_backbone(crew, settings)
-    with progress_bar() as bar:
-        for found in run_replay(backbone, plan, silent if quiet else bar):
+    with progress_bar(quiet=quiet) as bar:
+        for found in run_replay(backbone, plan, bar):
             if isinstance(found, LeftOut):
                 out.record(found.to_record())
                 out.say(f"left out {found.label}: {found.reason}")

@@ -55,11 +55,14 @@ def show(
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON schema of team files, for editors."""
+def schema(as_json: Json = False, quiet: Quiet = False, verbose: Verbose = False) -> None:
+    """Print the JSON schema of team files, for editors; with --json on one line."""
     from agentrt.config.schema import team_schema
 
-    typer.echo(team_schema(), nl=False)
+    if as_json:
+        Output(as_json=True).record(json.loads(team_schema()))
+    else:
+        typer.echo(team_schema(), nl=False)
 
 
 app.command("check")(roles_check.check)

@@ -104,13 +104,13 @@ def serve_bench(
     from agentrt.evaluate.serving.job import Failed, run_serve_bench
     from agentrt.evaluate.serving.plots import draw
     from agentrt.evaluate.serving.result import to_record
-    from agentrt.model.progress import progress_bar, silent
+    from agentrt.model.progress import progress_bar
 
     out = Output(as_json=as_json, quiet=quiet)
     backbone = load_backbone(crew, settings)
     points, failed = [], []
-    with progress_bar() as bar:
-        for found in run_serve_bench(backbone, plan, silent if quiet else bar):
+    with progress_bar(quiet=quiet) as bar:
+        for found in run_serve_bench(backbone, plan, bar):
             if isinstance(found, LeftOut):
                 out.record(found.to_record())
                 out.say(f"left out {found.label}: {found.reason}")

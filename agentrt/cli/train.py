@@ -144,13 +144,13 @@ def train(
     builds = derive or derive_only or bool(told)
     if not builds:
         check_data(out)
-    with progress_bar() as bar:
+    with progress_bar(quiet=quiet) as bar:
         folder = locate(crew.base.model, offline=chosen.offline, report=bar).folder
     tokenizer = Tokenizer.from_folder(folder)
     invoked = invocations(crew, tokenizer, wanted) if activated else {}
     if builds:
         sources = _sources(questions, corpus, crew) if derive or (derive_only and not told) else []
-        with progress_bar() as bar:
+        with progress_bar(quiet=quiet) as bar:
             facts = derive_data(
                 crew,
                 tokenizer,

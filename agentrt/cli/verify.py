@@ -8,7 +8,7 @@ from agentrt.cli.output import Output
 from agentrt.errors import DataError
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.result import EpisodeResult, EpisodeSpan
-from agentrt.runtime.runlog import RESULT_FILE
+from agentrt.runtime.runlog import RESULT_FILE, read_result
 from agentrt.runtime.saved import FoundRun
 
 DIFFERS: Final = 1
@@ -40,13 +40,11 @@ def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
 
 
 def _recorded(found: FoundRun) -> EpisodeResult:
-    file = found.folder / RESULT_FILE
-    try:
-        return EpisodeResult.model_validate_json(file.read_bytes())
-    except FileNotFoundError:
-        raise DataError(f"{file} is missing: the run has not ended; go on with agentrt resume {found.folder}") from None
-    except ValueError as error:
-        raise DataError(f"{file}: not a result ({error})") from None
+    result = read_result(found.folder)
+    if result is None:
+        missing = f"{found.folder / RESULT_FILE} is missing: the run has not ended"
+        raise DataError(f"{missing}; go on with agentrt resume {found.folder}")
+    return result
 
 
 def _span_at(spans: Sequence[EpisodeSpan], at: int) -> str:

@@ -16,6 +16,7 @@ from agentrt.cache.store import CacheStore
 from agentrt.engine.admission import Admission
 from agentrt.engine.config import EngineConfig
 from agentrt.engine.costs import choose_ride_rows
+from agentrt.engine.failure import step_failure
 from agentrt.engine.health import EngineHealth, EngineStatus, check_queue, drained, health_of
 from agentrt.engine.scheduler import Job, Scheduler
 from agentrt.engine.session import Session
@@ -339,8 +340,7 @@ class Engine:
         traceback.clear_frames(error.__traceback__)  # let go of the step's tensors
         with self._changed:
             for job in jobs:
-                wrapped = EngineError(f"a step failed: {error!r}; the session is at its last turn boundary")
-                wrapped.__cause__ = error
+                wrapped = step_failure(error)
                 if job.turn is None:
                     job.session.failure, job.session.urgent = wrapped, False
                 elif job.session.turn is job.turn:

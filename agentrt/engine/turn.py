@@ -78,7 +78,8 @@ class Turn:
 
     @property
     def result(self) -> TurnResult:
-        """Wait for the end. Raises what ended the turn early: TurnCancelledError, CacheFullError, EngineError."""
+        """Wait for the end. Raises what ended the turn early: TurnCancelledError, CacheFullError, EngineError, or
+        ResourceError where memory ran out."""
         self._check_may_wait()
         self._finished.wait()
         if isinstance(self._outcome, TurnResult):

@@ -16,11 +16,11 @@ def silent(stage: str, done: float, total: float) -> None:
 
 
 @contextmanager
-def progress_bar(console: Console | None = None) -> Iterator[Report]:
-    """A report that draws rich bars on stderr, which vanish at the end; silent where stderr is no terminal."""
+def progress_bar(console: Console | None = None, *, quiet: bool = False) -> Iterator[Report]:
+    """A report that draws rich bars on stderr, which vanish at the end; silent if `quiet`, or stderr is no terminal."""
     # the file is bound now: while a GGUF is read, `sys.stderr` is replaced
     console = console or Console(file=sys.stderr)
-    if not console.is_terminal:
+    if quiet or not console.is_terminal:
         yield silent
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())

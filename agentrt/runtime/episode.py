@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
@@ -132,7 +132,9 @@ class Runtime:
             pass
         return job.result
 
-    def stream(self, question: str, *, tokens: bool = True, **options: Unpack[RunOptions]) -> Iterator[Event]:
+    def stream(
+        self, question: str, *, tokens: bool = True, **options: Unpack[RunOptions]
+    ) -> Generator[Event, None, None]:
         """The same, event by event, the last a RunFinished; `tokens` includes every sampled token.
 
         Closing the iterator cancels the turn in flight, and the run ends as "cancelled".
@@ -148,13 +150,14 @@ class Runtime:
 
     def stream_resumed(
         self, run: Path | str, *, at_turn: int | None = None, tokens: bool = True, **options: Unpack[ResumeOptions]
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Go on with a run, by its id under `out` or its folder: in this folder, from where it was left.
 
         `at_turn`: instead, begin a new run with the first so many turns of that one; only then may the scheme differ.
-        The caches are rebuilt first, so that the tokens are those of a run that was never interrupted.
-        Raises UsageError for a run that has ended, or that had another team or other weights, RunBusyError for one that
-        somebody else is working on.
+        The caches are rebuilt first, so that the tokens are those of a run that was never interrupted. A run that was
+        killed between its end and its result gets its result.
+        Raises UsageError for a run that has ended and has its result, or that had another team or other weights,
+        RunBusyError for one that somebody else is working on.
         """
         return self._resumed_job(run, at_turn, options, stream_tokens=tokens).events()
 

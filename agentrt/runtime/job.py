@@ -4,7 +4,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import suppress
 from typing import Literal, cast
 
@@ -51,7 +51,7 @@ class Job:
         self._error: BaseException | None = None
         self._result: EpisodeResult | None = None
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """Start, and yield events as they happen; closing the iterator cancels the run and waits for its end.
 
         Raises what the run raised, after its last event. To be iterated once, this or `aevents`.
@@ -172,9 +172,13 @@ class Job:
             graph = saved.attach(graph)
         begin = last.state if last is not None else opening(context, self._started.question)
         if isinstance(self._started, RunResumed):
-            context.announce = self._resumed
             self._worked_s = begin["turns_s"] + begin["tools_s"]
             context.deadline -= self._worked_s
+            if last is not None and last.ended:  # all that is left to do is to write the result
+                self._resumed(begin)
+                yield begin
+                return
+            context.announce = self._resumed
         else:
             self._emit(self._started)
         yield begin

@@ -12,7 +12,7 @@ from agentrt.runtime.checkpoints import Checkpoint, Checkpoints
 from agentrt.runtime.events import RunResumed, RunStarted
 from agentrt.runtime.graph import Graph
 from agentrt.runtime.runlock import lock_run
-from agentrt.runtime.runlog import RunLog, first_turns
+from agentrt.runtime.runlog import RunLog, first_turns, read_result
 from agentrt.runtime.saved import FoundRun
 from agentrt_tools import Json
 
@@ -30,7 +30,9 @@ class RunFolder(NamedTuple):
         with ExitStack() as undo:
             lock = lock_run(folder)
             undo.callback(lock.release)
-            made = cls(lock, RunLog.create(folder, header), Checkpoints.create(folder))
+            checkpoints = Checkpoints.create(folder)  # first: no death leaves a new header with an old run's states
+            undo.callback(checkpoints.close)
+            made = cls(lock, RunLog.create(folder, header), checkpoints)
             undo.pop_all()
         return made
 
@@ -80,12 +82,17 @@ class RunFolder(NamedTuple):
 def place_to_go_on(run: FoundRun, graph: Graph, at_turn: int | None) -> Checkpoint | None:
     """Where a run goes on: after `at_turn` turns, or where it was left; None: it had not begun.
 
-    Raises UsageError where nothing comes after that, or the run never had so many turns, DataError without checkpoints.
+    A flow that has ended and whose result was never written is left to get it. Raises UsageError where nothing comes
+    after that, or the run never had so many turns, DataError without checkpoints.
     """
     with closing(Checkpoints.open(run.folder)) as saved:
         found = saved.last(graph) if at_turn is None else saved.at_turn(graph, at_turn)
     if found is not None and found.ended:
         status = found.state["status"] or "finished"
         what = f"run {run.saved.run_id} has ended ({status})"
-        raise UsageError(f"{what}: fork it with --at-turn N" if at_turn is None else f"{what} at turn {at_turn}")
+        if at_turn is not None:
+            raise UsageError(f"{what} at turn {at_turn}")
+        result = read_result(run.folder)
+        if result is not None and result.status == status:  # another status is of an interruption before the end
+            raise UsageError(f"{what}: fork it with --at-turn N")
     return found

@@ -43,8 +43,9 @@ class RunLog:
 
     @classmethod
     def create(cls, folder: Path, header: Mapping[str, Json]) -> Self:
-        """Start a folder anew."""
+        """Start a folder anew, without the result of the run before."""
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / RESULT_FILE).unlink(missing_ok=True)
         log = cls(folder, (folder / EVENTS_FILE).open("w", encoding="utf-8"))
         log._write(json.dumps({"schema_version": SCHEMA_VERSION, "versions": versions(), **header}))
         return log
@@ -131,6 +132,18 @@ def read_run(folder: Path) -> LoggedRun:
         except ValueError as error:
             raise DataError(f"{file}:{number}: not a line that a run writes ({error})") from None
     return LoggedRun(header, events)
+
+
+def read_result(folder: Path) -> EpisodeResult | None:
+    """The result in a run folder, None where there is none. Raises DataError for a file that holds no result."""
+    file = folder / RESULT_FILE
+    try:
+        return EpisodeResult.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        message = f"{file}: not a result ({error}); delete it, and agentrt resume {folder} writes it again"
+        raise DataError(message) from None
 
 
 def versions() -> dict[str, Json]:

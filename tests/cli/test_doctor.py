@@ -39,6 +39,16 @@ def test_a_team_that_cannot_run_ends_with_5(cli: Any) -> None:
     assert "no adapter folder" in checks(result.stdout)["team"]["value"]
 
 
+def test_a_team_file_that_is_broken_is_a_row_among_the_others(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_text("version: 1\nbase: {modle: smollm2-135m}\n")
+    result = cli("doctor", "--offline", "--json", "--set", "team=team.yaml")
+    assert result.exit_code == 5
+    found = checks(result.stdout)
+    assert found["team"]["state"] == "fail"
+    assert "team.yaml:2:8: " in found["team"]["value"]
+    assert {"python", "disk", "hub"} <= found.keys()
+
+
 def test_people_get_a_table(cli: Any) -> None:
     lines = cli("doctor", "--offline", *NO_ADAPTERS).stdout.splitlines()
     assert lines[0].split() == ["check", "state", "value"]

@@ -23,7 +23,13 @@ ANSWERED = [
 ]
 
 
-def runtime(script: list[str], *, answer: str | ToolFailed = "", overrides: dict[str, object] | None = None) -> Runtime:
+def runtime(
+    script: list[str],
+    *,
+    answer: str | ToolFailed = "",
+    overrides: dict[str, object] | None = None,
+    out: Path | None = None,
+) -> Runtime:
     found = ToolResult(answer, titles=("Painter",)) if isinstance(answer, str) else answer
     changes = [Override(tuple(name.split(".")), value, name) for name, value in (overrides or {}).items()]
     tools = {
@@ -32,7 +38,7 @@ def runtime(script: list[str], *, answer: str | ToolFailed = "", overrides: dict
         "Lookup": FakeTool("offline.lookup"),
     }
     team = Team.load("search", overrides=changes, need_adapters=False)
-    return Runtime(team, engine=ScriptedEngine(script), tools=tools)
+    return Runtime(team, engine=ScriptedEngine(script), tools=tools, out=out)
 
 
 def watch(rt: Runtime, question: str | Question, out: Output, *, tokens: bool) -> int:
@@ -142,3 +148,37 @@ def test_no_answer_for_want_of_a_key_ends_with_4_before_the_limit_of_errors(
     with runtime(script, answer=ToolFailed("quota", "no credits"), overrides={"limits.max_steps": 1}) as rt:
         assert watch(rt, "Where?", Output(), tokens=False) == 4
     assert "No answer: limit:steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+def test_what_models_and_services_write_does_not_reach_the_terminal_as_a_command(
+    capsys: pytest.CaptureFixture[str], tokens: bool
+) -> None:
+    evil = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b2J"
+    script = [f"I look{evil}.", *ANSWERED[1:]]
+    free = {"flow.nodes.argue.constrain": {}}
+    with runtime(script, answer=ToolFailed("bad_response", f"it says {evil}"), overrides=free) as rt:
+        assert watch(rt, QUESTION, Output(), tokens=tokens) == 0
+    text = capsys.readouterr().out
+    assert "I look]52;c;ZXZpbA==[2J2J." in text
+    assert "it says ]52;c;ZXZpbA== [2J 2J" in text
+    assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_an_interruption_between_two_events_ends_json_with_run_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted(Output):
+        def raw(self, line: str) -> None:
+            super().raw(line)
+            if '"event":"turn_started"' in line:
+                raise KeyboardInterrupt
+
+    with runtime(ANSWERED, answer="Born in Delft.", out=tmp_path) as rt:
+        asked = Asked.of("Where?")
+        events = rt.stream(asked.text, run_id="one")
+        with pytest.raises(KeyboardInterrupt, match=f"run one, so far in {tmp_path / 'one'}; go on with"):
+            play(rt.team, asked, events, Interrupted(as_json=True), folder=tmp_path)
+    first, second, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [first["event"], second["event"], last["event"]] == ["run_started", "turn_started", "run_finished"]
+    assert last["run_id"] == "one"

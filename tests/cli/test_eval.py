@@ -129,6 +129,22 @@ def test_more_broken_episodes_than_allowed_end_with_6(cli: Any, tiny: list[str])
     assert cli(*tiny, "--limit", "2", small, "--max-failed", "1").exit_code == 0
 
 
+def test_a_key_that_is_refused_ends_with_4(cli: Any, tiny: list[str], tmp_path: Path) -> None:
+    """No such episode is broken: each ends by its limit of steps."""
+    words = "--set=flow.nodes.argue.constrain.Lookup={span_of: question}"
+    asked = [*tiny, "--set=limits.max_steps=1", words, "--limit", "3"]
+    assert cli(*asked, "--record", "tape").exit_code == 0
+    tape = tmp_path / "tape" / "calls.jsonl"
+    calls = [json.loads(line) for line in tape.read_text().splitlines()]
+    assert calls
+    refused = {"failure": {"kind": "auth", "message": "the key is refused", "hint": "", "told": ""}}
+    tape.write_text("".join(json.dumps({**call, "outcome": refused}) + "\n" for call in calls))
+    result = cli(*asked, "--cassette", "tape", "--json")
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (last["failed"], last["tool_health"]["failures"]) == (0, {"auth": len(calls)})
+    assert result.exit_code == 4
+
+
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [

@@ -11,6 +11,7 @@ from agentrt.config.team import Override, Team
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool, ScriptedEngine
 from agentrt_tools import ToolFailed
+from tests.crew import CORPUS, short_team
 
 EVIL = '<script>alert("x")</script> & <img src="http://example.org/a.png">'
 SCRIPT = ["I look.", "Search", "a", "I look on.", "Search", "b", "So.", "Finish", "Delft", "It is.", "right"]
@@ -62,6 +63,22 @@ def test_the_terminal_shows_turns_failures_and_where_tokens_came_from(cli: Any, 
     assert any(line.startswith("2 plan action =") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("score", "says"),
+    [({"correct": True, "f1": 1.0, "gold": "Delft"}, "right: the answer is Delft (F1 1.00)"), ({"mine": 3}, None)],
+)
+def test_the_gold_answer_is_that_of_the_run(cli: Any, tmp_path: Path, score: dict[str, Any], says: str | None) -> None:
+    with Runtime(
+        short_team(),
+        engine=ScriptedEngine(["So.", "Finish", "yes", "It is.", "right"]),
+        corpus=CORPUS,
+        out=tmp_path / "runs",
+    ) as rt:
+        rt.run("Who?", run_id="one", score=lambda result: score)
+    lines = cli("log", "show", "one").stdout.splitlines()
+    assert [line for line in lines if "the answer is" in line] == ([] if says is None else [says])
+
+
 def test_json_is_the_events(cli: Any, run: Path) -> None:
     result = cli("log", "show", str(run), "--json")
     written = (run / "events.jsonl").read_text().splitlines()[1:]
@@ -69,8 +86,9 @@ def test_json_is_the_events(cli: Any, run: Path) -> None:
 
 
 def test_the_page_shows_the_run_and_needs_no_other_file(cli: Any, run: Path, tmp_path: Path) -> None:
-    assert cli("log", "show", str(run), "--html", str(tmp_path / "run.html")).exit_code == 0
-    text = (tmp_path / "run.html").read_text(encoding="utf-8")
+    file = tmp_path / "pages" / "of a day" / "run.html"
+    assert cli("log", "show", str(run), "--html", str(file)).exit_code == 0
+    text = file.read_text(encoding="utf-8")
     page = Page(text)
     assert {tag for tag, _ in page.tags} <= {
         *("html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "b", "div", "span"),

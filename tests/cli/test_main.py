@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,10 @@ ERRORS: dict[str, tuple[BaseException, int]] = {
     "tools": (ToolHealthError("no credit left"), 4),
     "adapter": (AdapterError("DoRA"), 5),
     "engine": (EngineError("stuck"), 1),
+    "path": (PermissionError(13, "Permission denied", "/some/where"), 2),
+    "no path": (OSError(5, "Input/output error"), 1),
     "bug": (ZeroDivisionError("oops"), 1),
+    "obeyed": (UsageError("a\x1b]52;c;ZXZpbA==\x07b"), 2),
     "interrupted": (KeyboardInterrupt("run 7"), 130),
     "terminated": (Terminated("run 7"), 143),
 }
@@ -45,7 +49,9 @@ def test_every_error_ends_with_its_exit_code_and_one_message(name: str) -> None:
     error, code = ERRORS[name]
     result = failing(name)
     assert result.exit_code == code
-    assert str(error) in result.stderr
+    said = {"path": "/some/where: Permission denied; give another path", "obeyed": "a]52;c;ZXZpbA==b"}
+    assert said.get(name, str(error)) in result.stderr
+    assert ("bug in agentrt" in result.stderr) == (name in ("bug", "no path"))
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
 
@@ -56,8 +62,8 @@ def test_verbose_shows_the_traceback() -> None:
     assert "ZeroDivisionError: oops" in result.stderr
 
 
-def test_a_bug_is_called_one() -> None:
-    assert "bug in agentrt" in failing("bug").stderr
+def test_verbose_shows_where_a_path_was_refused() -> None:
+    assert "PermissionError" in failing("path", "-v").stderr
 
 
 def test_with_json_an_error_is_an_event_on_stdout() -> None:
@@ -78,6 +84,15 @@ def test_interruption_tells_which_run_it_was() -> None:
 @pytest.mark.parametrize("args", [("rnu",), ("run", "--no-such-option"), ("run", "--index", "-1", "x"), ("roles", "x")])
 def test_wrong_usage_ends_with_2(cli: Any, args: tuple[str, ...]) -> None:
     assert cli(*args).exit_code == 2
+
+
+def test_a_folder_to_record_in_that_is_a_file_is_no_bug(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    no_adapters = [f"--set=roles.{role}.adapter=none" for role in ("plan", "action", "reflect")]
+    result = cli("run", "Who?", "--record", str(tmp_path / "taken"), "--json", *no_adapters)
+    assert result.exit_code == 2
+    assert f"error: {tmp_path / 'taken'}: File exists" in result.stderr
+    assert json.loads(result.stdout)["kind"] == "UsageError"
 
 
 def test_help_names_every_command(cli: Any) -> None:

@@ -16,6 +16,14 @@ def test_a_folder_is_found_as_it_is(cli: Any, tmp_path: Path) -> None:
     assert (event["event"], event["folder"], event["origin"]) == ("model_fetched", str(folder), "folder")
 
 
+def test_quiet_draws_no_bar(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    told = [cli("models", "fetch", str(tmp_path), *flags, env={"FORCE_COLOR": "1"}).stderr for flags in ((), ("-q",))]
+    assert "\x1b[?25l" in told[0]  # where bars are drawn, the cursor goes
+    assert told[1] == ""
+
+
 def test_a_model_that_is_not_there_ends_with_5_and_the_fix(cli: Any) -> None:
     result = cli("models", "fetch", "smollm2-136m", "--offline")
     assert result.exit_code == 5

@@ -66,12 +66,16 @@ def test_a_signal_leaves_a_run_that_can_go_on(
         assert process.stderr is not None
         next(line for line in process.stdout if '"event":"token","turn":4' in line)
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=180)
+        rest, stderr = process.communicate(timeout=180)
     assert process.returncode == code, stderr
     (folder,) = (tmp_path / "runs").iterdir()
     assert f"interrupted: run {folder.name}" in stderr
     assert f"agentrt resume runs/{folder.name}" in stderr
-    assert json.loads((folder / "result.json").read_text())["status"] == "cancelled"
+    result = json.loads((folder / "result.json").read_text())
+    assert result["status"] == "cancelled"
+    told = [json.loads(line) for line in rest.splitlines()]
+    assert [event["event"] for event in told].count("run_finished") == 1
+    assert {name: result[name] for name in ("status", "answer", "run_id", "timing")}.items() <= told[-1].items()
 
     resumed = cli("resume", folder.name, "--json")
     last = json.loads(resumed.stdout.splitlines()[-1])

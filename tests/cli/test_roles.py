@@ -269,7 +269,9 @@ def test_people_see_roles_tools_and_flow(cli: Any, team: Path) -> None:
 
 
 def test_the_schema_is_printed(cli: Any) -> None:
-    assert cli("roles", "schema").stdout == team_schema()
+    assert cli("roles", "schema").stdout == cli("roles", "schema", "-q", "-v").stdout == team_schema()
+    (line,) = cli("roles", "schema", "--json").stdout.splitlines()
+    assert json.loads(line) == json.loads(team_schema())
 
 
 def test_a_starting_team_is_written_once_and_is_in_order(cli: Any, tmp_path: Path) -> None:

@@ -111,3 +111,14 @@ def test_what_is_served_is_what_was_trained(home: Path, role: str) -> None:
     served = [span for span in run(home, "a?").spans if span.path == role]
     assert [len(span.token_ids) for span in served] == [field.end - field.start for field in example.fields]
     assert [token_id for span in served for token_id in span.token_ids] == logits.argmax(-1).tolist()
+
+
+def test_quiet_draws_no_bar(cli: Any, home: Path) -> None:
+    command = ["train", "--team", str(home / "team.yaml"), "--trajectories", str(home / "episodes.jsonl")]
+    told = [
+        cli(*command, "--derive-only", *flags, env={"FORCE_COLOR": "1"})
+        for flags in (("--out=loud",), ("--out=q", "-q"))
+    ]
+    assert [each.exit_code for each in told] == [0, 0]
+    assert told[0].stderr.count("\x1b[?25l") == 2  # where bars are drawn, the cursor goes
+    assert (told[1].stdout, told[1].stderr) == ("", "")

@@ -4,12 +4,14 @@ import sys
 import threading
 
 import pytest
+import torch
 
 from agentrt.cache.layout import KEYS
 from agentrt.errors import (
     CacheFullError,
     EngineClosedError,
     EngineError,
+    ResourceError,
     TurnCancelledError,
     UsageError,
 )
@@ -220,6 +222,26 @@ def test_an_error_inside_a_step_is_reported_and_survived(open_engine, scheme):
     fault.remove()
     assert session.trajectory.token_ids == before
     engine.check_integrity()
+    assert session.turn("plan", [1, 2], Sampling(max_new_tokens=3)).result.usage.generated_tokens == 3
+
+
+@few_schemes
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "python"])
+def test_memory_that_runs_out_in_a_step_is_told_as_such(open_engine, scheme, kind):
+    def ask(module, rows):
+        if kind == "cpu":
+            return torch.empty(1 << 50)
+        raise torch.OutOfMemoryError("CUDA out of memory") if kind == "cuda" else MemoryError
+
+    engine = open_engine(scheme)
+    session = play(engine, random_turns(1, count=2))
+    session.settle()
+    before = list(session.trajectory.token_ids)
+    fault = engine.backbone.model.model.norm.register_forward_pre_hook(ask)
+    with pytest.raises(ResourceError, match=r"memory ran out in a step.*smaller kv_budget"):
+        session.turn("plan", [1, 2], Sampling(max_new_tokens=3)).result  # noqa: B018
+    fault.remove()
+    assert session.trajectory.token_ids == before
     assert session.turn("plan", [1, 2], Sampling(max_new_tokens=3)).result.usage.generated_tokens == 3
 
 

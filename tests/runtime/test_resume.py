@@ -11,10 +11,10 @@ import pytest
 from agentrt.config.flow import Emits
 from agentrt.errors import UsageError
 from agentrt.runtime.episode import Runtime
-from agentrt.runtime.events import RunFinished, RunResumed, RunStarted, ToolFinished, TurnFinished
+from agentrt.runtime.events import RunFinished, RunResumed, RunStarted, Status, ToolFinished, TurnFinished
 from agentrt.runtime.options import CancelToken
 from agentrt.runtime.result import EpisodeResult
-from agentrt.runtime.runlog import EVENTS_FILE, RESULT_FILE, read_run
+from agentrt.runtime.runlog import EVENTS_FILE, RESULT_FILE, read_result, read_run
 from agentrt.schemes import SCHEMES
 from agentrt.testing import ScriptedEngine
 from tests.crew import CORPUS, EVERY_SCHEME, SEARCHES, short_team, tiny_engine
@@ -86,6 +86,7 @@ def test_after_kill_9_the_tokens_are_those_of_the_whole_run(tmp_path: Path, sche
             again = rt.resume(run_id)
             assert again.token_ids == whole.token_ids, run_id
             assert (again.seed, again.status, again.actions) == (whole.seed, whole.status, whole.actions)
+            assert read_result(runs / run_id) == again
 
 
 SCRIPT = [
@@ -128,6 +129,48 @@ def test_the_log_of_a_resumed_run_tells_each_turn_and_call_once(
     assert [event.event for event in log.standing()].count("run_finished") == 1
     result = EpisodeResult.model_validate_json((out / "one" / RESULT_FILE).read_text())
     assert result.usage["plan"].turns == 8
+
+
+@pytest.mark.parametrize(
+    ("logged", "stale"), [(False, None), (True, None), (False, "cancelled"), (False, "failed"), (True, "cancelled")]
+)
+def test_a_run_that_died_between_its_end_and_its_result_gets_its_result(
+    make_team: MakeTeam, corpus: Path, tmp_path: Path, logged: bool, stale: Status | None
+) -> None:
+    """`logged`: it had told its end. `stale`: its folder has the result of an interruption before."""
+    out = tmp_path / "runs"
+    with Runtime(make_team(), engine=ScriptedEngine(SCRIPT), corpus=corpus, out=out) as rt:
+        whole = rt.run("Who?", run_id="one", score=lambda result: {"right": result.answer == "shark"})
+    file = out / "one" / EVENTS_FILE
+    if not logged:
+        file.write_text("\n".join([*file.read_text().splitlines()[:-1], '{"event": "run_fin']))
+    (out / "one" / RESULT_FILE).unlink()
+    if stale is not None:
+        (out / "one" / RESULT_FILE).write_text(whole.model_copy(update={"status": stale}).model_dump_json())
+    with Runtime(make_team(), engine=ScriptedEngine([]), corpus=corpus, out=out) as rt:
+        again = rt.resume("one", score=lambda result: {"right": result.answer == "shark"})
+        assert read_result(out / "one") == again
+        assert again.model_copy(update={"timing": whole.timing}) == whole
+        events = read_run(out / "one").standing()
+        assert [event.event for event in events if isinstance(event, RunResumed | RunFinished)] == [
+            *("run_resumed", "run_finished")
+        ]
+        assert [event.turn for event in events if isinstance(event, TurnFinished)] == list(range(1, 15))
+        with pytest.raises(UsageError, match=r"run one has ended \(finished\)"):
+            rt.resume("one")
+
+
+def test_a_new_run_leaves_no_result_of_the_run_before_in_its_folder(
+    make_team: MakeTeam, corpus: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "runs"
+    with Runtime(make_team(), engine=ScriptedEngine(SCRIPT), corpus=corpus, out=out) as rt:
+        rt.run("Who?", run_id="one")
+    with Runtime(make_team(), engine=ScriptedEngine(SCRIPT), corpus=corpus, out=out) as rt:
+        events = rt.stream("Who else?", run_id="one")
+        next(events)
+        assert read_result(out / "one") is None
+        events.close()
 
 
 def test_a_fork_begins_a_new_run_and_leaves_the_old_one(make_team: MakeTeam, corpus: Path, tmp_path: Path) -> None:

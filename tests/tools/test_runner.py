@@ -133,6 +133,14 @@ def test_an_exception_of_the_tool_is_a_failure_of_a_kind(error: BaseException, k
     assert call.failure.__cause__ is error
 
 
+def test_no_failure_speaks_to_the_terminal_or_in_several_lines() -> None:
+    """What a service or an exception says may hold anything."""
+    call = Clock().runner().call(Scripted(fails(ValueError("it says:\r\n\x1b]52;c;ZXZpbA==\x07 \x9b2J"))), "", {})
+    assert call.failure is not None
+    assert call.failure.message.isprintable()
+    assert "it says: ]52;c;ZXZpbA== 2J" in str(call.failure)
+
+
 def test_a_tool_that_hangs_is_left_behind_in_time() -> None:
     release = threading.Event()
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
+from agentrt_tools.text import one_line
+
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
 FailureKind = Literal["auth", "quota", "rate_limited", "timeout", "network", "bad_response", "crash"]
@@ -34,6 +36,7 @@ class ToolResult:
 class ToolFailed(Exception):  # noqa: N818 - a fact about the call, named as the event log names it
     """The tool could not do its work. `hint` says what the user can do; no message holds a secret.
 
+    A message is made one line without control characters, since a service or an exception may have written it.
     `retryable` is for failures that may pass by themselves; `retry_after_s` is the wait the service asked for.
     `told` is what the model reads in place of an observation, where its adapter has learned a text for that.
     """
@@ -48,8 +51,8 @@ class ToolFailed(Exception):  # noqa: N818 - a fact about the call, named as the
         retry_after_s: float | None = None,
         told: str = "",
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = one_line(message)
+        super().__init__(self.message)
         self.kind: FailureKind = kind
         self.retryable = retryable
         self.hint = hint
