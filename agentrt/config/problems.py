@@ -15,7 +15,7 @@ from agentrt.errors import ConfigError, Problem
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-_SECRET = re.compile(r"(api[_-]?key|token|secret|passw(or)?d|credential)s?$", re.IGNORECASE)
+_SECRET = re.compile(r"(token|(api[_-]?key|secret|passw(or)?d|credential)s?)$", re.IGNORECASE)  # tokens are counted
 
 
 def validate(model: type[ModelT], document: Document) -> ModelT:

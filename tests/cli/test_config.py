@@ -71,3 +71,8 @@ def test_a_broken_settings_file_is_named_with_its_place(cli: Any, tmp_path: Path
     result = cli("config", "show")
     assert result.exit_code == 2
     assert "agentrt.yaml:1:7: seed: must be at least 0" in result.stderr
+
+
+def test_a_number_of_tokens_is_no_secret(cli: Any) -> None:
+    result = cli("config", "show", "--json", "--set", "limits.max_observation_tokens=90")
+    assert records(result.stdout)["overrides.limits.max_observation_tokens"]["value"] == 90
