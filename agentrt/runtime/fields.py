@@ -22,7 +22,7 @@ def has_argument(node: RoleNode, action: str, state: EpisodeState) -> bool:
     if rule is not None and rule.also:
         return True
     if rule is not None and rule.span_of == "observations":
-        return bool(state["observations"])
+        return any(state["observations"])
     choices = rule.choices if rule is not None else node.choices
     return bool(unread_titles(state)) if choices == "seen_titles" else True
 

@@ -34,6 +34,7 @@ class EpisodeState(TypedDict, total=False):
     question: str
     spans: Annotated[list[SpanRecord], operator.add]
     observations: Annotated[list[str], operator.add]
+    """Of each tool node that has run, what its tool found as the model read it; empty where it found nothing."""
     verdicts: Annotated[list[str], operator.add]
     calls: Annotated[list[list[str]], operator.add]
     """[action, argument, observation], in order; an answer has an empty observation."""

@@ -20,6 +20,11 @@ class Outcome(NamedTuple):
     call: ToolCall | None
     titles: tuple[str, ...] = ()
 
+    @property
+    def found(self) -> bool:
+        """Whether a tool found something: what else the model is told is no source for an answer."""
+        return self.call is not None and self.call.result is not None and not self.call.result.miss
+
 
 def tool_node(team: Team) -> NodeFunction:
     """The function of a tool node. A tool that fails is counted, shown to the model, and never silent."""
@@ -45,7 +50,7 @@ def tool_node(team: Team) -> NodeFunction:
         call = [action, state["argument"], text]
         changes: EpisodeState = {
             "spans": spans,
-            "observations": [text],
+            "observations": [text if outcome.found else ""],
             "calls": [call],
             "field": "",
             "tail": "",

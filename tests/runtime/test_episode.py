@@ -1,6 +1,7 @@
 """Whole episodes through LangGraph, with the offline tools and a scripted engine."""
 
 import json
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from agentrt.runtime.events import RunFinished, ToolFinished, TurnFinished
 from agentrt.runtime.result import EpisodeResult
 from agentrt.runtime.runlog import read_run
 from agentrt.testing import ByteTokenizer, FakeTool, ScriptedEngine, ScriptError
-from agentrt_tools import ToolFailed, ToolResult
+from agentrt_tools import Json, ToolFailed, ToolResult
 
 from .conftest import MakeTeam
 
@@ -206,6 +207,28 @@ def test_a_title_that_was_clipped_off_is_not_offered(make_team: MakeTeam) -> Non
     with (
         Runtime(team, engine=ScriptedEngine(script), tools=tools) as rt,
         pytest.raises(ScriptError, match=r"come ' F'\n"),
+    ):
+        rt.run("q")
+
+
+@pytest.mark.parametrize(
+    "told", [ToolResult("Nothing was found.", miss=True), ToolFailed("quota", "used up", told="Nothing was found.")]
+)
+def test_what_is_told_in_place_of_a_find_is_no_source_of_answers(
+    make_team: MakeTeam, told: ToolResult | ToolFailed
+) -> None:
+    class Tells(FakeTool):
+        def __call__(self, argument: str, state: Mapping[str, Json], *, question: str = "") -> ToolResult:
+            if isinstance(told, ToolFailed):
+                raise told
+            return told
+
+    team = make_team()
+    tools = {name: Tells("fake") for name in team.tools}
+    script = ["Look.", "Search", "x", "So.", "Finish", "Nothing"]
+    with (
+        Runtime(team, engine=ScriptedEngine(script), tools=tools) as rt,
+        pytest.raises(ScriptError, match=r"come ' n', ' y'\n"),
     ):
         rt.run("q")
 
