@@ -38,7 +38,8 @@ class CacheStore:
     ) -> None:
         """`identity`: what the slots are computed with; without it no preamble is kept."""
         self.planes = {
-            spec.name: Plane(spec, torch.device(device), segment_slots, poison, budget_bytes) for spec in specs
+            spec.name: Plane(spec, torch.device(device), segment_slots, poison, max_bytes=budget_bytes)
+            for spec in specs
         }
         self.budget_bytes = budget_bytes
         self.identity = identity

@@ -94,6 +94,7 @@ class Runtime:
         self._adapters = {name: Path(folder) for name, folder in (adapters or {}).items()}
         self._resources = Resources(
             corpus=_absolute(corpus),
+            corpus_sha256=corpus_hash(_absolute(corpus)),
             record=_absolute(record),
             cassette=_absolute(cassette),
             dtype=self._dtype,
@@ -288,7 +289,7 @@ class Runtime:
             "base": self.team.base.model,
             "weights": dict(self.engine.weights),
             "saved_team": SavedTeam.of(self.team).model_dump(),
-            "resources": {**self._resources.model_dump(), "corpus_sha256": corpus_hash(self._resources.corpus)},
+            "resources": self._resources.model_dump(),
             "note": note,
         }
 
