@@ -35,8 +35,9 @@ RIDE_ROWS: Final = 2
 NEARER: Final = 0.95
 """Another definition fits the engine better if its distance is below this part of the own one's."""
 
-TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
-"""Largest root mean square difference of the tokens' log-probabilities; about twice what rounding was seen to do."""
+TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 0.35, torch.float16: 0.05}
+"""Largest root mean square difference of the tokens' log-probabilities; half as much again as rounding was seen to do,
+0.22 in bf16. Whether what is left of the difference is a scheme's own, the nearest definition tells."""
 
 _OTHERS: Final = ("non_shared", "full_shared", "pre_lr_shared", "rebase_shared")
 
