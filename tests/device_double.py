@@ -3,6 +3,7 @@
 from collections import Counter
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from agentrt_kernels.kv_append import triton as kv_append
@@ -13,6 +14,9 @@ from agentrt_kernels.lr_project import triton as lr_project
 WAITS = ("item", "_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique_dim", "resolve_neg")
 """Operations that bring a number to the host, or whose result is as long as numbers on the device say; `tolist` and
 `numpy` show as the last one."""
+
+COPIES = ("to", "cpu", "copy_", "tensor", "as_tensor")
+"""What brings numbers from one side to the other; with `non_blocking` the host goes on."""
 
 KERNELS = (
     (kv_append, "append_kernel"),
@@ -25,18 +29,62 @@ KERNELS = (
 
 
 class Waiting(TorchDispatchMode):
-    """Counts the operations for which a host would wait. Tensors that live on the host count too."""
+    """Counts the operations for which a host would wait. All tensors count, unless `memory` knows which lie where."""
 
-    def __init__(self):
+    def __init__(self, memory=None):
         super().__init__()
         self.waits = Counter()
+        self._memory = memory
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
         masks = [x for x in _flat(args[1:]) if isinstance(x, torch.Tensor) and x.dtype == torch.bool]
-        if name in WAITS or (name == "index" and masks):
+        if (name in WAITS or (name == "index" and masks)) and (self._memory is None or self._memory.on_device):
             self.waits[name] += 1
         return func(*args, **(kwargs or {}))
+
+
+class Memory(TorchFunctionMode):
+    """Tells a device's tensors from the host's, though all lie in the same memory, and counts copies that block.
+
+    On the device are `tensors`, what is made of them, and what is made for a `torch.device`; "cpu" names the host. A
+    copy to the other side has memory of its own.
+    """
+
+    def __init__(self, tensors):
+        super().__init__()
+        self.waits = Counter()
+        self.on_device = False
+        """Whether what runs now reads the device's memory."""
+        self._storages = {}
+        self.hold(tensors)
+
+    def hold(self, tensors):
+        self._storages |= {each.untyped_storage()._cdata: each.untyped_storage() for each in tensors}
+
+    def holds(self, tensor):
+        return tensor.untyped_storage()._cdata in self._storages
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        named = kwargs or {}
+        name = getattr(func, "__name__", "")
+        given = [x for x in _flat([*args, *named.values()]) if isinstance(x, torch.Tensor)]
+        sides = {self.holds(x) for x in given if x.dim() or name in COPIES}
+        target = _target(name, args, named)
+        moves = name in COPIES and target is not None and target not in sides
+        crosses = len(sides) > 1  # a copy, or an index that is copied first
+        before, self.on_device = self.on_device, any(map(self.holds, given))
+        try:
+            made = func(*args, **named)
+        finally:
+            reads, self.on_device = self.on_device, before
+        if ((moves and (given or target)) or crosses) and not named.get("non_blocking"):
+            self.waits[name] += 1
+        if moves and given:
+            made = made.clone()
+        if reads if target is None else target:
+            self.hold(x for x in _flat([made]) if isinstance(x, torch.Tensor))
+        return made
 
 
 class Calls(Waiting):
@@ -119,6 +167,15 @@ class _Seen:
 def _takes_scratch(func, args):
     """Scratch may have grown since the recording, which keeps the tensor that it had."""
     return str(func) == "aten.slice.Tensor" and args[0].dim() == 1 and args[0].dtype == torch.float32
+
+
+def _target(name, args, named):
+    """Whether the result lies on the device, where the call says so."""
+    if name == "cpu":
+        return False
+    places = [*(args[1:2] if name == "to" else ()), named.get("device")]
+    said = [place for place in places if isinstance(place, torch.device) or (isinstance(place, str) and place == "cpu")]
+    return isinstance(said[0], torch.device) if said else None
 
 
 def _flat(values):
