@@ -13,12 +13,11 @@ DEVICE = torch.device("cpu")
 
 
 def waits(act):
-    """What `act` makes the host wait for, given a tensor of the device, one made of it, and one of the host."""
+    """What `act` makes the host wait for, given floats of the device, integers made of them, and the host's."""
     there, here = torch.arange(6.0), torch.arange(6)
-    memory = Memory([there])
-    with memory, Waiting(memory) as seen:
-        act(there, there * 2, here)
-    return memory.waits + seen.waits
+    with Waiting(Memory()) as seen:
+        act(there, (there * 2).long(), here)
+    return seen.waits
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,8 @@ def waits(act):
         (lambda there, made, here: made[here], "__getitem__"),
         (lambda there, made, here: int(made.sum()), "_local_scalar_dense"),
         (lambda there, made, here: there[2:].max().item(), "_local_scalar_dense"),
-        (lambda there, made, here: made.tolist(), "resolve_neg"),
+        (lambda there, made, here: made.tolist(), "tolist"),
+        (lambda there, made, here: made.numpy(), "numpy"),
         (lambda there, made, here: (made > 2).nonzero(), "nonzero"),
         (lambda there, made, here: made[there > 2], "index"),
     ],
@@ -68,5 +68,13 @@ def test_what_came_back_is_the_hosts():
 
 
 def test_what_was_sent_is_the_devices():
-    assert waits(lambda there, made, here: send(here, DEVICE).tolist()) == Counter(["resolve_neg"])
+    assert waits(lambda there, made, here: send(here, DEVICE).tolist()) == Counter(["tolist"])
     assert not waits(lambda there, made, here: (send(here, DEVICE), here.tolist()))
+
+
+def test_without_a_memory_everything_is_the_devices():
+    here = torch.arange(6)
+    with Waiting() as seen:
+        here.tolist()
+        here[here > 2].sum()
+    assert seen.waits == Counter(["tolist", "index"])

@@ -109,7 +109,7 @@ def test_a_small_time_limit_is_kept_and_everything_is_accounted_for(tmp_path):
 def test_what_runs_when_time_is_up_is_stopped_and_kept_as_far_as_it_came(stage, count, tmp_path):
     setup = choose_setup(smoke=True)
     assert setup.llama.adapters.names  # what is made once is not to take the time
-    report = Report({}, tmp_path / "gpu.json", time.monotonic() + 0.2)
+    report = Report({}, tmp_path / "gpu.json", time.monotonic() + 1)
     stage.run(setup, report)
     assert -report.left_s < 20
     result = json.loads((tmp_path / "gpu.json").read_text("utf-8"))

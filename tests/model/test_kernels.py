@@ -92,19 +92,14 @@ class Watched(Backbone):
     def __init__(self, *args, **named):
         super().__init__(*args, **named)
         self.waits = Counter()
-        self._memory = Memory([*self.model.parameters(), *self.model.buffers()])
+        self._memory = Memory()
 
-    def run(self, step, planes, adapters, graphs=None):
-        memory = self._memory
-        memory.hold(part for plane in planes.values() for segment in plane.segments for part in segment.values())
-        memory.hold(part for sites in adapters.weights.values() for each in sites.values() for part in each)
-        memory.hold(part for each in adapters.maps.values() for part in (each.keys, each.values))
-        memory.waits.clear()
-        with memory, Waiting(memory) as seen:
+    def run(self, *args):
+        with Waiting(self._memory) as seen:
             try:
-                return super().run(step, planes, adapters, graphs)
+                return super().run(*args)
             finally:
-                self.waits += memory.waits + seen.waits
+                self.waits += seen.waits
 
 
 def play(backbone, folders, scheme):

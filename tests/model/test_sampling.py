@@ -67,11 +67,9 @@ def test_draws_are_those_of_the_survivors_alone(cuts, allowed):
 @pytest.mark.parametrize("allowed", [None, [4, 3, 1]])
 @pytest.mark.parametrize("how", [{}, {"temperature": 1.0}, {"temperature": 1.0, "top_k": 3, "top_p": 0.9}], ids=str)
 def test_a_host_waits_for_a_token_once(how, allowed):
-    logits = LOGITS.clone()
-    memory = Memory([logits])
-    with memory, Waiting(memory) as seen:
-        sample(logits, Sampling(**how), 0, allowed)
-    assert (memory.waits + seen.waits).total() == 1
+    with Waiting(Memory()) as seen:
+        sample(LOGITS, Sampling(**how), 0, allowed)
+    assert seen.waits == {"tolist": 1}
 
 
 @pytest.mark.parametrize("how", [{}, {"temperature": 1.0}, {"temperature": 1.0, "top_k": 3, "top_p": 0.9}], ids=str)
