@@ -11,8 +11,11 @@ from agentrt_kernels.lora_attention import launch
 from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
 from agentrt_kernels.lr_project import triton as lr_project
 
-WAITS = ("item", "_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique_dim")
+WAITS = ("item", "_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique_dim", "_unique2")
 """Operators that bring a number to the host, or whose result is as long as numbers on the device say."""
+
+MASKED = ("index", "index_put_", "index_put")
+"""These find the places of a mask of bools first."""
 
 READS = ("tolist", "numpy", "__array__")
 """Calls that bring all numbers to the host; on a CPU no operator shows."""
@@ -91,7 +94,7 @@ class Waiting(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
         masks = [x for x in _flat(args[1:]) if isinstance(x, torch.Tensor) and x.dtype == torch.bool]
-        if (name in WAITS or (name == "index" and masks)) and self._memory.on_device:
+        if (name in WAITS or (name in MASKED and masks)) and self._memory.on_device:
             self.waits[name] += 1
         return func(*args, **(kwargs or {}))
 

@@ -37,6 +37,8 @@ def waits(act):
         (lambda there, made, here: made.numpy(), "numpy"),
         (lambda there, made, here: (made > 2).nonzero(), "nonzero"),
         (lambda there, made, here: made[there > 2], "index"),
+        (lambda there, made, here: made.__setitem__(there > 2, made[:3]), "index_put_"),
+        (lambda there, made, here: made.unique(), "_unique2"),
     ],
 )
 def test_what_blocks_is_counted_once(act, seen):

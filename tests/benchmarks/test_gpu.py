@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ def test_a_small_time_limit_is_kept_and_everything_is_accounted_for(tmp_path):
 
 @pytest.mark.parametrize(("stage", "count"), [(trace, 20), (decode, 3)], ids=["trace", "decode"])
 def test_what_runs_when_time_is_up_is_stopped_and_kept_as_far_as_it_came(stage, count, tmp_path):
-    setup = choose_setup(smoke=True)
+    setup = replace(choose_setup(smoke=True), contexts=(200,), lengths=(200, 210))  # seconds, in the interpreter
     assert setup.llama.adapters.names  # what is made once is not to take the time
     report = Report({}, tmp_path / "gpu.json", time.monotonic() + 1)
     stage.run(setup, report)

@@ -33,7 +33,7 @@ SPELLED = (
 CASES = [
     *(("ministral", name, targets) for name in SPELLED for targets in (QV, QKVO)),
     ("ministral", "pre_lr_shared", QK),
-    *((family, name, QKVO) for family in ("qwen3", "smollm3") for name in SPELLED),
+    *((family, name, QKVO) for family in ("qwen3", "smollm3") for name in (*SCHEMES, "rebase_shared:db")),
 ]
 """A model with a sliding layer, one with a norm on keys, one whose second layer does not rotate keys."""
 CORE = {
