@@ -37,7 +37,7 @@ def waits(act):
         (lambda there, made, here: made.numpy(), "numpy"),
         (lambda there, made, here: (made > 2).nonzero(), "nonzero"),
         (lambda there, made, here: made[there > 2], "index"),
-        (lambda there, made, here: made.__setitem__(there > 2, made[:3]), "index_put_"),
+        (lambda there, made, here: made.__setitem__(there > 2, made[:3] + 1), "index_put_"),
         (lambda there, made, here: made.unique(), "_unique2"),
     ],
 )
