@@ -30,7 +30,7 @@ class Places:
         return self._positions
 
     def settle(self, positions: torch.Tensor) -> None:
-        """These were chosen."""
+        """These were chosen. The host waits for a device that they are on: what is read next depends on them."""
         assert len(positions) == self.count
         self._positions = positions.to("cpu", torch.int32)
 
@@ -40,5 +40,5 @@ class Places:
             return self
         below = self.positions[self.positions < end]
         places = Places(self.start, max(end, self.start), len(below))
-        places.settle(below)
+        places._positions = below
         return places

@@ -9,6 +9,7 @@ from agentrt.cache.plane import Plane
 from agentrt.cache.slots import Run
 from agentrt.cache.view import View
 from agentrt.step import Pass, Reused
+from agentrt_kernels.tables import send
 
 
 class Chooser(NamedTuple):
@@ -31,23 +32,26 @@ class Chooser(NamedTuple):
         if select is None or self.run.kept is not None:
             return
         assert layer == select.layer
-        held = {part: _read(select.view, self.planes, part, layer) for part in ("k", "v")}
+        held_keys, held_values = _read(select.view, self.planes, layer)
         rows = torch.arange(self.run.start, self.run.end, device=queries.device)
-        behind = rows[:, None] - torch.arange(len(held["k"]), device=queries.device)
+        behind = rows[:, None] - torch.arange(len(held_keys), device=queries.device)
         visible = (behind >= 0) & (behind < (window or self.run.end))
-        scores = select.score(queries, keys, values, Reused(held["k"], held["v"], visible, scale))
+        scores = select.score(queries, keys, values, Reused(held_keys, held_values, visible, scale))
         best = scores.sort(descending=True, stable=True).indices[: len(select.kept)]
         select.kept.settle(rows[best.sort().values])
 
 
-def _read(view: View, planes: Mapping[str, Plane], part: str, layer: int) -> torch.Tensor:
-    """One layer of a view in full, [T, ...]: a copy."""
-    rows = _rows(planes[view.plane], view.runs, part, layer)
+def _read(view: View, planes: Mapping[str, Plane], layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values of one layer of a view in full, [T, ...] each: copies."""
+    plane = planes[view.plane]
+    keys, values = (_rows(plane, view.runs, part, layer) for part in ("k", "v"))
     for overlay in view.overlays:
-        if overlay.runs and layer in planes[overlay.plane].spec.layers:
-            own = torch.cat([places.positions for places in overlay.places]).to(rows.device)
-            rows[own] = _rows(planes[overlay.plane], overlay.runs, part, layer)
-    return rows
+        over = planes[overlay.plane]
+        if overlay.runs and layer in over.spec.layers:
+            own = send(torch.cat([places.positions for places in overlay.places]), plane.device)
+            for part, rows in (("k", keys), ("v", values)):
+                rows[own] = _rows(over, overlay.runs, part, layer)
+    return keys, values
 
 
 def _rows(plane: Plane, runs: Sequence[Run], part: str, layer: int) -> torch.Tensor:

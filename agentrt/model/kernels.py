@@ -4,7 +4,7 @@ The other way to run a step is plain torch: `attention.py` and `projections.py` 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,19 +18,12 @@ from agentrt_kernels.kv_append import triton as kv_append
 from agentrt_kernels.lora_attention.launch import Workspace, attend_planned
 from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
 from agentrt_kernels.lora_shrink_expand.reference import Weights
+from agentrt_kernels.lora_shrink_expand.triton import Terms
 from agentrt_kernels.lr_project import triton as lr_project
 from agentrt_kernels.tables import upload
 
 if TYPE_CHECKING:
     from agentrt.model.context import StepContext
-
-
-class _Terms(NamedTuple):
-    """One projection's terms of all adapters."""
-
-    where: torch.Tensor
-    max_rank: int
-    dtype: torch.dtype
 
 
 class StepKernels:
@@ -49,7 +42,7 @@ class StepKernels:
         self._attention_scratch = Workspace(device)
         self._low_scratch = Workspace(device)
         self._known: WeakKeyDictionary[Plane, Known] = WeakKeyDictionary()
-        self._terms: WeakKeyDictionary[AdapterSet, dict[Site, _Terms | None]] = WeakKeyDictionary()
+        self._terms: WeakKeyDictionary[AdapterSet, dict[Site, Terms | None]] = WeakKeyDictionary()
         self._columns: WeakKeyDictionary[AdapterSet, dict[str, torch.Tensor]] = WeakKeyDictionary()
 
     def begin(self, context: "StepContext", planes: Mapping[str, Plane], positions: Sequence[int]) -> None:
@@ -62,20 +55,20 @@ class StepKernels:
 
     def write(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """Write the rows of keys and values, [rows, kv_heads, d]; the last dimension contiguous."""
-        rows = self.step.rows
+        rows, known = self.step.rows, self.step.known
         tables = [rows.append]
         if layer in rows.layer_append:
             tables.append(rows.further[rows.layer_append[layer]])
         for table in tables:
             if len(table):
-                kv_append.append(key, value, table, self.step.known.writes[layer], key.shape[1])
+                kv_append.append(key, value, table, known.writes[layer], known.addresses.caches[layer].k[0])
 
     def write_base_keys(self, layer: int, rows: torch.Tensor) -> None:
         """Keep the base product of k_proj, [rows, kv_heads * head_dim], where the step's rows have slots for it."""
         known = self.step.known
-        kv_heads, head_dim = known.addresses.caches[layer].k[0].shape[1:]
-        keys = rows.view(len(rows), kv_heads, head_dim)
-        kv_append.append(keys, keys, self.step.rows.append, known.base_writes[layer], kv_heads)
+        into = known.addresses.caches[layer].k[0]
+        keys = rows.view(len(rows), *into.shape[1:])
+        kv_append.append(keys, keys, self.step.rows.append, known.base_writes[layer], into)
 
     def attend(self, layer: int, query: torch.Tensor, scale: float, window: int | None) -> torch.Tensor:
         """Let every pass read; query [rows, heads, d], the last dimension contiguous, as in what is returned."""
@@ -102,8 +95,8 @@ class StepKernels:
         rows = self.step.rows
         pieces = rows.value_rows if site.projection == "v_proj" else rows.all_rows
         if terms is not None and len(pieces):
-            (scratch,) = self._low_scratch.take(lora_shrink_expand.scratch_size(x.shape[0], x.shape[1], terms.max_rank))
-            lora_shrink_expand.shrink_expand(x, out, pieces, *terms, scratch, few_rows=rows.few)
+            (scratch,) = self._low_scratch.take(terms.scratch_size(len(x)))
+            lora_shrink_expand.shrink_expand(x, out, pieces, terms, scratch, few_rows=rows.few)
 
     def _look_up(self, planes: Mapping[str, Plane], adapters: AdapterSet) -> Known:
         """Addresses of the planes, made again when one has grown or other adapters read them."""
@@ -113,15 +106,11 @@ class StepKernels:
             known = self._known[owner] = look_at(planes, adapters)
         return known
 
-    def _terms_of(self, site: Site) -> _Terms | None:
+    def _terms_of(self, site: Site) -> Terms | None:
         adapters = self.step.adapters
         known = self._terms.setdefault(adapters, {})
         if site not in known:
             weights = [adapters.weights[name].get(site) for name in adapters.names]
-            present = [each for each in weights if each is not None]
-            known[site] = None
-            if present:
-                pairs = [None if each is None else Weights(each.down, each.up) for each in weights]
-                where = lora_shrink_expand.addresses(pairs, self.device)
-                known[site] = _Terms(where, max(each.rank for each in present), present[0].down.dtype)
+            pairs = [None if each is None else Weights(each.down, each.up) for each in weights]
+            known[site] = Terms.of(pairs, self.device) if any(pairs) else None
         return known[site]

@@ -6,6 +6,7 @@ import torch
 
 from agentrt.cache.plane import Plane
 from agentrt.step import Pass, RowPlan, States, Step
+from agentrt_kernels.tables import send
 
 PLAIN = RowPlan()
 """In at the embeddings, out at the end."""
@@ -66,7 +67,7 @@ class PackedRows:
         if plan.select is None or plan.select.layer != layer:
             return each, rows
         self._project(each, layer, rows)
-        return each.thinned(), rows[plan.select.kept.positions.to(rows.device) - each.start]
+        return each.thinned(), rows[send(plan.select.kept.positions, rows.device) - each.start]
 
     def _layer(self, states: States) -> int:
         return self._planes[states.plane].spec.layers[0]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from agentrt.errors import EngineError, UsageError
+from agentrt_kernels.tables import send
 
 
 class Constraint(Protocol):
@@ -69,44 +70,52 @@ class Sampled(NamedTuple):
 def sample(logits: torch.Tensor, sampling: Sampling, position: int, allowed: Sequence[int] | None) -> Sampled:
     """Pick the token at `position` from `logits` [vocab], among `allowed` (None = all).
 
+    The host waits for the device of the logits once, for token and log-probability together.
     Raises UsageError where nothing or an unknown id is allowed, EngineError where the logits are not numbers.
     """
     scores = logits.float()
     logprobs = scores.log_softmax(-1)
-    ids = None
-    if allowed is not None:
-        ids = torch.as_tensor(sorted(set(allowed)), dtype=torch.long, device=scores.device)
-        if len(ids) == 0:
-            raise UsageError("the constraint allows no first token; give it at least one choice")
-        if int(ids[0]) < 0 or int(ids[-1]) >= len(scores):
-            raise UsageError(f"the constraint allows a token id outside the vocabulary [0, {len(scores)})")
+    ids = None if allowed is None else _known(allowed, len(scores), scores.device)
+    if ids is not None:
         scores = scores[ids]
-    choice = int(scores.argmax()) if sampling.temperature == 0 else _draw(scores, sampling, position)
-    token_id = choice if ids is None else int(ids[choice])
-    logprob = float(logprobs[token_id])
+    token = scores.argmax() if sampling.temperature == 0 else _draw(scores, sampling, position)
+    token = token if ids is None else ids.take(token)
+    # fp64 holds any token id
+    token_id, logprob = torch.stack([token.double(), logprobs.take(token).double()]).tolist()
     if math.isnan(logprob):
         raise EngineError("the model's logits are not numbers: its weights or caches are damaged")
-    return Sampled(token_id, logprob)
+    return Sampled(int(token_id), logprob)
 
 
-def _draw(scores: torch.Tensor, sampling: Sampling, position: int) -> int:
-    """Inverse-CDF draw in float64, in the order of ids: rounding of the logits hardly ever changes a draw."""
-    probs = ((scores.double() - float(scores.max())) / sampling.temperature).softmax(-1)
+def _known(allowed: Sequence[int], vocab_size: int, device: torch.device) -> torch.Tensor:
+    """The ids, ascending, on the device."""
+    ids = sorted(set(allowed))
+    if not ids:
+        raise UsageError("the constraint allows no first token; give it at least one choice")
+    if ids[0] < 0 or ids[-1] >= vocab_size:
+        raise UsageError(f"the constraint allows a token id outside the vocabulary [0, {vocab_size})")
+    return send(torch.tensor(ids, dtype=torch.int64), device)
+
+
+def _draw(scores: torch.Tensor, sampling: Sampling, position: int) -> torch.Tensor:
+    """Inverse-CDF draw in float64, in the order of ids: rounding of the logits hardly ever changes a draw.
+
+    A number on the scores' device. What is cut has probability zero in its place, so that no length depends on it.
+    """
+    probs = ((scores.double() - scores.max().double()) / sampling.temperature).softmax(-1)
     kept = _cut(probs, sampling)
-    if kept is not None:
-        probs = probs[kept]
-    cumulative = probs.cumsum(0)
+    cumulative = (probs if kept is None else probs.where(kept, 0.0)).cumsum(0)
     philox = np.random.Generator(np.random.Philox(key=sampling.seed % 2**64, counter=position))
-    drawn = torch.tensor(philox.random(), dtype=torch.float64, device=cumulative.device) * cumulative[-1]
-    index = min(int(torch.searchsorted(cumulative, drawn, right=True)), len(probs) - 1)
-    return index if kept is None else int(kept[index])
+    drawn = philox.random() * cumulative[-1]  # below the sum: random is at most 1 - 2^-53
+    return torch.searchsorted(cumulative, drawn, right=True).clamp(max=len(probs) - 1)  # none is above a sum of NaN
 
 
 def _cut(probs: torch.Tensor, sampling: Sampling) -> torch.Tensor | None:
-    """Ids that survive top-k, then top-p, ascending; None where nothing is cut."""
+    """Which ids survive top-k, then top-p, [n] bool; None where nothing is cut."""
     if sampling.top_k == 0 and sampling.top_p == 1:
         return None
     best, order = probs.topk(min(sampling.top_k or len(probs), len(probs)))
     cumulative = best.cumsum(0)
-    keep = int((cumulative < sampling.top_p * cumulative[-1]).sum()) + 1
-    return order[:keep].sort().values
+    last = (cumulative < sampling.top_p * cumulative[-1]).sum()
+    ranks = torch.arange(len(order), device=probs.device)
+    return torch.zeros_like(probs, dtype=torch.bool).scatter_(0, order, ranks <= last)

@@ -11,6 +11,7 @@ from agentrt_kernels.lora_attention.launch import Workspace, attend_planned
 from agentrt_kernels.lora_attention.plan import choose_blocks, make_plan
 from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
 from agentrt_kernels.lora_shrink_expand.reference import Span, Weights
+from agentrt_kernels.lora_shrink_expand.triton import Terms
 from agentrt_kernels.lr_project import triton as lr_project
 from agentrt_kernels.lr_project.reference import Deposit
 from agentrt_kernels.tables import upload
@@ -81,7 +82,7 @@ def _append(dtype: torch.dtype, setup: Setup) -> dict[str, Any]:
     into = torch.full((2, 90, 2, 64), float("nan"), dtype=dtype, device=setup.device)
     (pieces,) = upload([kv_append.table([Target(0, 30, 0, 7), Target(30, 40, 0, 60)])], setup.device)
     where = torch.tensor([(into[0].data_ptr(), into[1].data_ptr())], device=setup.device)
-    kv_append.append(k, v, pieces, where, 2)
+    kv_append.append(k, v, pieces, where, into[0])
     same = all(torch.equal(torch.cat((to[7:37], to[60:70])), rows) for rows, to in ((k, into[0]), (v, into[1])))
     return {"ok": same and bool(into[:, 37:60].isnan().all())}
 
@@ -102,15 +103,15 @@ def _adapt(dtype: torch.dtype, setup: Setup) -> Error:
     x = torch.randn(80, 1500, device=setup.device).to(dtype)
     base = torch.randn(80, 300, device=setup.device).to(dtype)
     made = ((torch.randn(1500, r) / 39, torch.randn(r, 300)) for r in (8, 13))
-    terms = [Weights(down.to(setup.device, dtype), up.to(setup.device, dtype)) for down, up in made]
+    weights = [Weights(down.to(setup.device, dtype), up.to(setup.device, dtype)) for down, up in made]
     spans = [Span(0, 70, 0), Span(70, 71, 1), Span(75, 80, 1)]
     truth, plain, out = base.double(), base.clone(), base.clone()
     for start, end, adapter in spans:
-        down, up = terms[adapter]
+        down, up = weights[adapter]
         truth[start:end] += x[start:end].double() @ down.double() @ up.double()
         plain[start:end] += x[start:end] @ down @ up
     (pieces,) = upload([lora_shrink_expand.table(spans)], setup.device)
-    where = lora_shrink_expand.addresses(terms, setup.device)
-    scratch = torch.empty(lora_shrink_expand.scratch_size(80, 1500, 13), device=setup.device)
-    lora_shrink_expand.shrink_expand(x, out, pieces, where, 13, dtype, scratch)
+    terms = Terms.of(weights, setup.device)
+    scratch = torch.empty(terms.scratch_size(80), device=setup.device)
+    lora_shrink_expand.shrink_expand(x, out, pieces, terms, scratch)
     return measure_error(out, truth, plain)

@@ -8,6 +8,7 @@ from agentrt_kernels.kv_append import triton as kv_append
 from agentrt_kernels.kv_append.reference import Target
 from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
 from agentrt_kernels.lora_shrink_expand.reference import Span, Weights
+from agentrt_kernels.lora_shrink_expand.triton import Terms
 from agentrt_kernels.lr_project import triton as lr_project
 from agentrt_kernels.lr_project.reference import Deposit
 from agentrt_kernels.tables import upload
@@ -45,7 +46,7 @@ def _append(setup: Setup, rows: int) -> dict[str, Any]:
     into = torch.empty(2, *shape, dtype=setup.dtype, device=setup.device)
     where = torch.tensor([(into[0].data_ptr(), into[1].data_ptr())], device=setup.device)
     (pieces,) = upload([kv_append.table([Target(0, rows, 0, 0)])], setup.device)
-    seconds = setup.seconds(lambda: kv_append.append(k, v, pieces, where, setup.kv_heads))
+    seconds = setup.seconds(lambda: kv_append.append(k, v, pieces, where, into[0]))
     return _rate(seconds, bytes_moved=4 * k.nbytes)
 
 
@@ -71,19 +72,19 @@ def _adapt(setup: Setup, rows: int) -> dict[str, Any]:
     d_in, r = setup.model["hidden_size"], setup.rank
     x = torch.randn(rows, d_in, device=setup.device).to(setup.dtype)
     out = torch.randn(rows, d_in, device=setup.device).to(setup.dtype)
-    terms = [
+    weights = [
         Weights(*(torch.randn(size, device=setup.device).to(setup.dtype) for size in ((d_in, r), (r, d_in))))
         for _ in range(ADAPTERS)
     ]
     step = -(-rows // ADAPTERS)
     spans = [Span(low, min(low + step, rows), index) for index, low in enumerate(range(0, rows, step))]
     (pieces,) = upload([lora_shrink_expand.table(spans)], setup.device)
-    where = lora_shrink_expand.addresses(terms, setup.device)
-    scratch = torch.empty(lora_shrink_expand.scratch_size(rows, d_in, r), device=setup.device)
+    terms = Terms.of(weights, setup.device)
+    scratch = torch.empty(terms.scratch_size(rows), device=setup.device)
     seconds = setup.seconds(
-        lambda: lora_shrink_expand.shrink_expand(x, out, pieces, where, r, setup.dtype, scratch, few_rows=step <= 16)
+        lambda: lora_shrink_expand.shrink_expand(x, out, pieces, terms, scratch, few_rows=step <= 16)
     )
-    plain = setup.seconds(lambda: out.add_(x @ terms[0].down @ terms[0].up))
+    plain = setup.seconds(lambda: out.add_(x @ weights[0].down @ weights[0].up))
     moved = x.nbytes + 2 * out.nbytes + len(spans) * 2 * d_in * r * x.element_size()
     return {**_rate(seconds, bytes_moved=moved), "torch_one_adapter_s": plain}
 

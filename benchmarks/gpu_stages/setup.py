@@ -1,8 +1,10 @@
 """What the stages share: sizes, the clock, and the result as it grows."""
 
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 import triton
 
+from agentrt.errors import EngineClosedError
 from benchmarks.machine import describe
 
 if TYPE_CHECKING:
+    from agentrt.engine import Engine
     from benchmarks.gpu_stages.llama import Llama
 
 
@@ -34,6 +38,8 @@ class Setup:
     contexts: tuple[int, ...]
     model: dict[str, Any]
     repeats: int
+    least_s: float
+    """No engine is started for less time than this."""
     smoke: bool
 
     @cached_property
@@ -129,37 +135,71 @@ def choose_setup(*, smoke: bool) -> Setup:
     if smoke:
         torch.set_num_threads(1)
         sizes = {"lengths": (40, 70), "prefill_rows": 9, "batches": (1, 2), "contexts": (5,), "repeats": 1}
+        sizes |= {"least_s": 0.0}
         return Setup(torch.device("cpu"), torch.float32, 4, 2, 16, 4, model=TINY, smoke=True, **sizes)
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks.gpu: no CUDA device; --smoke runs the same code on the CPU")
     sizes = {"lengths": (8192, 66048), "prefill_rows": 2048, "batches": (1, 16), "contexts": (16384, 4096, 1024, 256)}
+    sizes |= {"least_s": 20.0}
     return Setup(torch.device("cuda"), torch.bfloat16, 32, 8, 128, 8, model=LLAMA_8B, smoke=False, repeats=10, **sizes)
+
+
+class OutOfTimeError(Exception):
+    """The time limit came in the middle of a measurement; `partial` is what is known by then."""
+
+    def __init__(self, partial: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.partial = dict(partial)
 
 
 class Report:
     """The result, kept on disk as it grows, and the time that is left."""
 
-    def __init__(self, header: dict[str, Any], out: Path | None, time_limit_s: float) -> None:
-        self.result: dict[str, Any] = {**header, "skipped": []}
+    def __init__(self, header: dict[str, Any], out: Path | None, deadline: float) -> None:
+        """`deadline`: on the clock `time.monotonic`."""
+        self.result: dict[str, Any] = {**header, "stopped": [], "skipped": [], "left_out": {}}
         self._out = out
         self._start = time.monotonic()
-        self._limit = time_limit_s
+        self._deadline = deadline
+
+    @property
+    def left_s(self) -> float:
+        return self._deadline - time.monotonic()
 
     def add(self, stage: str, name: str, measure: Callable[[], Any], *, needs_s: float = 5.0) -> None:
         """Run `measure` and keep what it returns under [stage][name], unless less than `needs_s` are left.
 
-        A measurement that fails is kept as its error; the others still run.
+        A measurement that fails is kept as its error, one that time ends as far as it came; the others still run.
         """
-        if self._limit - (time.monotonic() - self._start) < needs_s:
+        if self.left_s < needs_s:
             self.result["skipped"].append(f"{stage}: {name}")
             return
         try:
             value = measure()
+        except OutOfTimeError as end:
+            value = {"stopped": True, **end.partial}
+            self.result["stopped"].append(f"{stage}: {name}")
         except Exception as error:  # whatever it is, time on a device is not to be lost
             value = {"error": f"{type(error).__name__}: {error}"}
         self.result.setdefault(stage, {})[name] = value
         self.result["elapsed_s"] = round(time.monotonic() - self._start, 1)
         self.save()
+
+    @contextmanager
+    def bounded(self, engine: "Engine", partial: Mapping[str, Any]) -> Iterator[None]:
+        """Close the engine if time is up meanwhile, which ends what it does within a step.
+
+        Raises OutOfTimeError with `partial`, as it then is.
+        """
+        timer = threading.Timer(max(0.0, self.left_s), engine.close)
+        timer.start()
+        try:
+            yield
+        except EngineClosedError:
+            raise OutOfTimeError(partial) from None
+        finally:
+            timer.cancel()
+            timer.join()
 
     def save(self) -> None:
         if self._out is not None:

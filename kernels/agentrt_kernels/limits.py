@@ -16,6 +16,12 @@ def check_rank(argument: str, rank: int) -> None:
         raise ValueError(f"{argument}: rank {rank} is not supported, only 1 to {MAX_RANK}")
 
 
+def check_dtype(argument: str, dtype: torch.dtype) -> None:
+    """Raises ValueError naming the argument."""
+    if dtype not in DTYPES:
+        raise ValueError(f"{argument}: dtype {dtype} is not supported, only {', '.join(map(str, DTYPES))}")
+
+
 def check_head_dim(argument: str, head_dim: int) -> None:
     """Raises ValueError naming the argument."""
     if not HEAD_DIMS[0] <= head_dim <= HEAD_DIMS[1]:

@@ -20,14 +20,19 @@ class Table(NamedTuple):
         return Table([*self.rows, *[(0,) * self.width] * (size - count)], self.width)
 
 
+def send(numbers: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    """Numbers of the host's on the device. The host does not wait for a GPU to take them."""
+    return _pinned(numbers, device).to(device, non_blocking=True)
+
+
 def addresses(layers: Sequence[Sequence[tuple[int, int]]], device: torch.device | str) -> torch.Tensor:
     """Pairs of an address and another number, by layer: [layers, n, 2] int64 on the device. None: one pair of zeros."""
-    return torch.tensor([pairs or [(0, 0)] for pairs in layers], dtype=torch.int64).to(device)
+    return send(torch.tensor([pairs or [(0, 0)] for pairs in layers], dtype=torch.int64), device)
 
 
 def upload(tables: Sequence[Table], device: torch.device | str) -> list[torch.Tensor]:
     """Each table as int32 [len(rows), width] on the device, beginning at a multiple of 16 bytes."""
-    return views(flatten(tables, device).to(device, non_blocking=True), tables)
+    return views(send(flatten(tables, device), device), tables)
 
 
 def flatten(tables: Sequence[Table], device: torch.device | str) -> torch.Tensor:
@@ -36,7 +41,11 @@ def flatten(tables: Sequence[Table], device: torch.device | str) -> torch.Tensor
     for table in tables:
         numbers.extend(itertools.chain.from_iterable(table.rows))
         numbers.extend([0] * (-len(numbers) % 4))
-    return torch.tensor(numbers, dtype=torch.int32, pin_memory=torch.device(device).type == "cuda")
+    return _pinned(torch.tensor(numbers, dtype=torch.int32), device)
+
+
+def _pinned(numbers: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    return numbers.pin_memory() if torch.device(device).type == "cuda" else numbers
 
 
 def views(flat: torch.Tensor, tables: Sequence[Table]) -> list[torch.Tensor]:

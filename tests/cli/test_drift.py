@@ -84,6 +84,20 @@ def test_without_trajectories_they_are_derived_from_the_mini_benchmark(cli: Any,
     assert line["schemes"][1]["kl"]["mean"] > 0
 
 
+def test_what_is_left_out_of_all_schemes_is_told_with_the_reason(cli: Any, model: list[str]) -> None:
+    result = cli("drift", *model, "--trajectories", "t.jsonl", "--schemes", "all", "--limit", "1", "--json")
+    assert result.exit_code == 0, result.stderr
+    line = json.loads(result.stdout)
+    assert [each["scheme"] for each in line["left_out"]] == ["base_lr_shared", "alora", "ridge"]
+    shown = " ".join(result.stderr.split())
+    for each in line["left_out"]:
+        assert f"left out {each['scheme']}: {each['reason']}" in shown
+    assert (
+        "fit them with `agentrt profile --ridge` and name the file, ridge:maps=FILE" in line["left_out"][-1]["reason"]
+    )
+    assert not {"ridge", "alora"} & {each["scheme"] for each in line["schemes"]}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from agentrt.config.trace import TraceConfig
+from agentrt.evaluate.replay.entrants import parse_schemes
+from agentrt.evaluate.replay.trace import build_trace
 from agentrt.model.tiny import tiny_model, tiny_tokenizer
 
 KEYS = {
@@ -80,6 +83,51 @@ def test_what_is_left_out_is_a_record_too(cli: Any, tiny: list[str]) -> None:
     assert left_out["scheme"] == "alora"
     assert "activated LoRA" in left_out["reason"]
     assert "ridge" in [line["scheme"] for line in lines if line["event"] == "replay"]
+
+
+BOOKS = ("prefill_rows", "neutral_rows", "decode_rows", "kv_bytes_peak", "repaired_layer_rows")
+
+
+@pytest.mark.parametrize(
+    ("trace", "tokens"),
+    [
+        pytest.param("qkvo", 948, marks=pytest.mark.slow),
+        ("mine.yaml", 43),
+    ],
+)
+def test_with_adapters_on_q_k_v_and_o_every_scheme_is_measured_and_exact_or_left_out_with_the_reason(
+    cli: Any, tiny: list[str], tmp_path: Path, trace: str, tokens: int
+) -> None:
+    """The shipped trace on a tiny model, and a short one of the same kind."""
+    calls = [
+        "{agent: plan, context: 9, decode: 2}",
+        "{agent: action, context: 3, decode: 2, tool: true}",
+        "{agent: plan, context: C, decode: 2}",
+        "{agent: action, context: 8, decode: 1}",
+        "{agent: plan, context: 5, decode: 2}",
+    ]
+    own = f"agents: [plan, action]\ncontexts: [9]\nranks: [4]\ntargets: qkvo\ncalls: [{', '.join(calls)}]\n"
+    (tmp_path / "mine.yaml").write_text(f"version: 1\nabout: x\n{own}")
+    model = tiny[tiny.index("--set") :]
+    result = cli("replay", "--trace", trace, "--context", "9", "--schemes", "all", "--repeats", "1", *model, "--json")
+    assert result.exit_code == 0, result.stderr
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    found = {line["scheme"]: line for line in lines}
+    asked = parse_schemes("all", build_trace(TraceConfig.load(trace), "", 9, ("plan", "action", "reflect")).calls)
+    assert sorted(found) == sorted(asked)
+    alora = found.pop("alora")
+    assert (alora["event"], alora["variant"]) == ("left_out", "r=4")
+    assert "no activated LoRA" in alora["reason"]
+    for scheme, line in found.items():
+        assert line["event"] == "replay", scheme
+        assert line["trajectory_tokens"] == tokens
+        assert line["check"]["ok"], (scheme, line["check"]["reason"])
+        assert line["check"]["error"] < line["check"]["tolerance"]
+        assert line["refused"] is None
+        assert {name: line[name] for name in BOOKS} == line["expected"], scheme
+        assert line["ratios"]["ttft_vs_full_shared"] > 0
+        assert line["declared"]["adapter_source"] == "random r=4,targets=qkvo,alpha=16"
+        assert {each["key_rank"] for each in line["declared"]["adapters"].values()} == {4}
 
 
 @pytest.mark.parametrize(

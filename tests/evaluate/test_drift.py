@@ -273,7 +273,12 @@ def test_schemes_that_adapters_do_not_allow_are_left_out_of_a_group_and_refused_
     backbone = Backbone(copy.deepcopy(model))
     adapters = backbone.load_adapters(folders)
     found = run_drift(backbone, adapters, [make_sample(3, count=3)], schemes="all")
-    assert [each.label for each in found.left_out] == ["base_lr_shared", "alora", "ridge"]
+    left_out = {each["scheme"]: each["reason"] for each in to_record(found, {})["left_out"]}
+    assert list(left_out) == ["base_lr_shared", "alora", "ridge"]
+    for scheme, reason in zip(left_out, ("differ in A", "no activated LoRA", "no maps; fit them"), strict=True):
+        assert reason in left_out[scheme]
+    with pytest.raises(SchemeError, match="no maps; fit them with `agentrt profile --ridge` and name the file"):
+        run_drift(backbone, adapters, [make_sample()], schemes="ridge")
     with pytest.raises(SchemeError, match="alora"):
         run_drift(backbone, adapters, [make_sample()], schemes="alora")
     with pytest.raises(UsageError, match="besides non_shared"):

@@ -24,6 +24,7 @@ from agentrt_kernels.lora_attention.launch import Workspace, attend_planned
 from agentrt_kernels.lora_attention.plan import choose_blocks, make_plan
 from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
 from agentrt_kernels.lora_shrink_expand.reference import Span, Weights
+from agentrt_kernels.lora_shrink_expand.triton import Terms
 from agentrt_kernels.lr_project import triton as lr_project
 from agentrt_kernels.lr_project.reference import Deposit
 from agentrt_kernels.tables import upload
@@ -99,18 +100,17 @@ def attention(wishes: Sequence[Wish], shape: Shape, dtype: torch.dtype) -> None:
 
 def small(dtype: torch.dtype, rows: int) -> None:
     k = torch.zeros(rows, 1, 128, dtype=dtype)
-    where = torch.zeros(1, 2, dtype=torch.int64)
+    where = torch.zeros(3, 2, dtype=torch.int64)
     (pieces,) = upload([kv_append.table([Target(0, rows, 0, 0)])], "cpu")
-    kv_append.append(k, k, pieces, where, 1)
+    kv_append.append(k, k, pieces, where, k)
     x, down = torch.zeros(rows, 256, dtype=dtype), torch.zeros(256, 24, dtype=dtype)
     deposits = [Deposit(0, rows, {0: [Target(0, rows, 0, 0)]})]
     pieces, columns = upload([lr_project.table(deposits, 3), lr_project.column_table((8, 8, 8))], "cpu")
     lr_project.project(x, down, pieces, columns, where, dtype, few_rows=rows <= 16)
-    terms = [Weights(torch.zeros(256, 8, dtype=dtype), torch.zeros(8, 256, dtype=dtype))]
+    terms = Terms.of([Weights(torch.zeros(256, 8, dtype=dtype), torch.zeros(8, 256, dtype=dtype))], "cpu")
     (pieces,) = upload([lora_shrink_expand.table([Span(0, rows, 0)])], "cpu")
-    scratch = torch.zeros(lora_shrink_expand.scratch_size(rows, 256, 8))
-    addresses = lora_shrink_expand.addresses(terms, "cpu")
-    lora_shrink_expand.shrink_expand(x, x, pieces, addresses, 8, dtype, scratch, few_rows=rows <= 16)
+    scratch = torch.zeros(terms.scratch_size(rows))
+    lora_shrink_expand.shrink_expand(x, x, pieces, terms, scratch, few_rows=rows <= 16)
 
 
 if __name__ == "__main__":

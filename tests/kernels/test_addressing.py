@@ -10,6 +10,7 @@ from agentrt_kernels.lora_attention.launch import Workspace, attend_planned
 from agentrt_kernels.lora_attention.plan import choose_blocks, make_plan
 from agentrt_kernels.lora_shrink_expand import triton as lora_shrink_expand
 from agentrt_kernels.lora_shrink_expand.reference import Span, Weights
+from agentrt_kernels.lora_shrink_expand.triton import Terms
 from agentrt_kernels.lr_project import triton as lr_project
 from agentrt_kernels.lr_project.reference import Deposit
 from agentrt_kernels.tables import Table, upload
@@ -58,7 +59,7 @@ def test_rows_are_written_to_slots_far_from_a_segments_start():
     into = torch.full((2, 40, 3, 16), NAN)
     where = torch.tensor([(into[0].data_ptr(), into[1].data_ptr())]) - FAR * 3 * 16 * 4
     (pieces,) = upload([kv_append.table([Target(0, 20, 0, FAR + 7)])], "cpu")
-    kv_append.append(k, v, pieces, where, 3)
+    kv_append.append(k, v, pieces, where, into[0])
     assert torch.equal(into[0, 7:27], k)
     assert torch.equal(into[1, 7:27], v)
     assert torch.cat((into[:, :7], into[:, 27:]), 1).isnan().all()
@@ -95,19 +96,19 @@ def test_rows_of_zeros_in_the_other_tables_write_nothing():
 
     x, out = torch.randn(6, 48), torch.randn(6, 32)
     before = out.clone()
-    terms = [Weights(torch.randn(48, 4), torch.randn(4, 32))]
-    scratch = torch.full((lora_shrink_expand.scratch_size(6, 48, 4),), NAN)
+    weights = Weights(torch.randn(48, 4), torch.randn(4, 32))
+    terms = Terms.of([weights], "cpu")
+    scratch = torch.full((terms.scratch_size(6),), NAN)
     pieces = rows(lora_shrink_expand.table([Span(2, 4, 0)]))
-    where = lora_shrink_expand.addresses(terms, "cpu")
-    lora_shrink_expand.shrink_expand(x, out, pieces, where, 4, torch.float32, scratch, few_rows=True)
-    before[2:4] += x[2:4] @ terms[0].down @ terms[0].up
+    lora_shrink_expand.shrink_expand(x, out, pieces, terms, scratch, few_rows=True)
+    before[2:4] += x[2:4] @ weights.down @ weights.up
     torch.testing.assert_close(out, before)
 
     into = torch.full((9, 2, 16), NAN)
     pieces = rows(kv_append.table([Target(2, 4, 0, 5)]))
     where = torch.tensor([(into.data_ptr(), into.data_ptr())])
     keys = torch.randn(6, 2, 16)
-    kv_append.append(keys, keys, pieces, where, 2)
+    kv_append.append(keys, keys, pieces, where, into)
     assert torch.equal(into[5:7], keys[2:4])
     assert torch.cat((into[:5], into[7:])).isnan().all()
 
@@ -115,8 +116,8 @@ def test_rows_of_zeros_in_the_other_tables_write_nothing():
     pieces = rows(lr_project.table([Deposit(2, 4, {0: [Target(2, 4, 0, 5)]})], 1))
     (columns,) = upload([lr_project.column_table((4,))], "cpu")
     where = torch.tensor([(column.data_ptr(), 4)])
-    lr_project.project(x, terms[0].down, pieces, columns, where, torch.float32, few_rows=True)
-    torch.testing.assert_close(column[5:7], x[2:4] @ terms[0].down)
+    lr_project.project(x, weights.down, pieces, columns, where, torch.float32, few_rows=True)
+    torch.testing.assert_close(column[5:7], x[2:4] @ weights.down)
     assert torch.cat((column[:5], column[7:])).isnan().all()
 
 

@@ -17,7 +17,7 @@ def segments(d, dtype):
 def launch(k, v, targets, into_k, into_v):
     addresses = torch.tensor([(a.data_ptr(), b.data_ptr()) for a, b in zip(into_k, into_v, strict=True)])
     (pieces,) = upload([triton.table(targets)], "cpu")
-    triton.append(k, v, pieces, addresses, k.shape[1])
+    triton.append(k, v, pieces, addresses, into_k[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
@@ -40,7 +40,7 @@ def test_a_segment_without_values_takes_keys_only_and_one_without_keys_values_on
     (into_k, other_k), (other_v, into_v) = segments(16, k.dtype), segments(16, k.dtype)
     addresses = torch.tensor([(into_k.data_ptr(), 0), (0, into_v.data_ptr())])
     (pieces,) = upload([triton.table([Target(0, 20, 0, 5), Target(0, 20, 1, 9)])], "cpu")
-    triton.append(k, v, pieces, addresses, 3)
+    triton.append(k, v, pieces, addresses, into_k)
     assert torch.equal(into_k[5:25], k[:20])
     assert torch.equal(into_v[9:29], v[:20])
     assert torch.cat([into_k[:5], into_k[25:], other_k, other_v, into_v[:9], into_v[29:]]).isnan().all()
@@ -63,9 +63,29 @@ def test_targets_that_cannot_be_written_are_found(argument, target):
         )
 
 
-def test_a_dtype_that_differs_is_refused():
+@pytest.mark.parametrize(
+    ("argument", "change"),
+    [
+        ("k: head_dim 15 is not supported", lambda k, v, into: (k[..., :15], v[..., :15], into)),
+        ("k: head_dim 272 is not supported", lambda k, v, into: (k.repeat(1, 1, 17), v.repeat(1, 1, 17), into)),
+        ("k: dtype torch.float64 is not supported", lambda k, v, into: (k.double(), v.double(), into.double())),
+        ("k: expected", lambda k, v, into: (k[0], v, into)),
+        ("v: shape", lambda k, v, into: (k, v[1:], into)),
+        ("v: dtype", lambda k, v, into: (k, v.half(), into)),
+        (r"into(_k\[0\])?: rows are \(2, 16\), k's \(3, 16\)", lambda k, v, into: (k, v, into[:, :2])),
+        (r"into(_k\[0\])?: dtype torch.float16 differs", lambda k, v, into: (k, v, into.half())),
+    ],
+)
+@pytest.mark.parametrize("write", [reference.kv_append, launch])
+def test_rows_that_do_not_fit_are_named(write, argument, change):
+    k, v, into = change(torch.randn(40, 3, 16), torch.randn(40, 3, 16), torch.zeros(50, 3, 16))
+    before = into.clone()
+    with pytest.raises(ValueError, match=argument):
+        write(k, v, [Target(0, 5, 0, 20)], [into], [into])
+    assert torch.equal(into, before)
+
+
+def test_segments_of_values_are_like_those_of_keys():
     k = torch.randn(40, 3, 16)
-    with pytest.raises(ValueError, match="v: dtype"):
-        reference.kv_append(k, k.half(), TARGETS, segments(16, k.dtype), segments(16, k.dtype))
-    with pytest.raises(ValueError, match="v: dtype"):
-        launch(k, k.half(), TARGETS, segments(16, k.dtype), segments(16, k.dtype))
+    with pytest.raises(ValueError, match="into_v: shapes and dtypes differ"):
+        reference.kv_append(k, k, TARGETS, segments(16, k.dtype), segments(16, k.dtype)[::-1])

@@ -4,23 +4,43 @@ import itertools
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from agentrt_kernels.lora_attention import Block, lora_attention, penalty
+from tests.kernels.bounds import assert_within
 
 
-def dense(q, q_start, k, v, lr, lr_start, up, scale, window):
-    """softmax(q kᵀ scale)(v + lr up) in fp64 with full tensors."""
-    q, k, v = q.double(), k.double(), v.double()
+def full(q, q_start, k, v, lr, lr_start, up, window, dtype):
+    """Queries, keys and values in full, each [H, .., d] of `dtype`, and who is hidden from whom [n, T]."""
+    q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if lr is not None:
         v = v.clone()
-        v[lr_start : lr_start + len(lr)] += torch.einsum("tr,rhd->thd", lr.double(), up.double())
+        v[lr_start : lr_start + len(lr)] += torch.einsum("tr,rhd->thd", lr.to(dtype), up.to(dtype))
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    scores = torch.einsum("nhd,thd->hnt", q, k) * scale
     rows = torch.arange(q_start, q_start + len(q))[:, None]
     keys = torch.arange(len(k))[None]
     hidden = (keys > rows) | ((keys <= rows - window) if window else torch.zeros(1, 1, dtype=torch.bool))
-    return torch.einsum("hnt,thd->nhd", scores.masked_fill(hidden, float("-inf")).softmax(-1), v)
+    return (*(each.transpose(0, 1) for each in (q, k, v)), hidden)
+
+
+def dense(*what, scale):
+    """softmax(q kᵀ scale)(v + lr up) in fp64 with full tensors."""
+    q, k, v, hidden = full(*what, torch.float64)
+    scores = (q @ k.mT * scale).masked_fill(hidden, float("-inf"))
+    return (scores.softmax(-1) @ v).transpose(0, 1)
+
+
+def stock(*what, scale):
+    """PyTorch's own attention over expanded values, all in the queries' dtype."""
+    q, k, v, hidden = full(*what, what[0].dtype)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=~hidden, scale=scale).transpose(0, 1)
+
+
+def assert_close(out, *what, scale, rows=slice(None)):
+    """Within the kernels' bound; `what` describes the attention, of which `rows` were computed."""
+    assert out.dtype == what[0].dtype
+    assert_within(out, dense(*what, scale=scale)[rows], stock(*what, scale=scale)[rows])
 
 
 def cut(length, pieces, generator):
@@ -73,10 +93,7 @@ def test_equals_the_definition_in_fp64(case, dtype, ranked):
         blocks.append(Block(a, k[a:b], v[a:b], *term))
     ranks = ranked != "none"
     out = lora_attention(q, prefix, blocks, up if ranks else None, scale=d**-0.5, window=window)
-    exact = dense(q, prefix, k, v, lr if ranks else None, start, up, d**-0.5, window)
-    error = (out.double() - exact).abs().max() / exact.abs().max()
-    assert out.dtype == dtype
-    assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
+    assert_close(out, q, prefix, k, v, lr if ranks else None, start, up, window, scale=d**-0.5)
 
 
 @pytest.mark.parametrize("total", [511, 512, 513, 1500])
@@ -96,9 +113,7 @@ def test_one_query_over_long_keys_of_three_heads_on_two_threads(total, dtype, ra
         out = lora_attention(q, total - 1, [block], up if ranked else None, scale=0.125)
     finally:
         torch.set_num_threads(threads)
-    exact = dense(q, total - 1, k, v, lr if ranked else None, 0, up, 0.125, None)
-    error = (out.double() - exact).abs().max() / exact.abs().max()
-    assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
+    assert_close(out, q, total - 1, k, v, lr if ranked else None, 0, up, None, scale=0.125)
 
 
 @pytest.mark.parametrize("window", [None, 11])
@@ -126,9 +141,7 @@ def test_blocks_with_masks_hold_any_positions_and_may_hide_keys(queries, dtype, 
         block(torch.arange(50, total), k),
     ]
     out = lora_attention(q[queries], queries[0], blocks, scale=d**-0.5, window=window)
-    exact = dense(q, 0, k, v, None, 0, None, d**-0.5, window)[queries]
-    error = (out.double() - exact).abs().max() / exact.abs().max()
-    assert error < {torch.float32: 2e-6, torch.bfloat16: 1.6e-2, torch.float16: 2e-3}[dtype]
+    assert_close(out, q, 0, k, v, None, 0, None, window, scale=d**-0.5, rows=queries)
 
 
 def test_decode_allocates_nothing_the_size_of_the_keys():
@@ -140,3 +153,36 @@ def test_decode_allocates_nothing_the_size_of_the_keys():
         lora_attention(q, total - 1, [Block(0, k, k, lr, wide)], up, scale=0.125)
     largest = max(event.self_cpu_memory_usage for event in profile.events())
     assert 0 < largest < total * r  # bytes
+
+
+@pytest.mark.parametrize(
+    ("argument", "change"),
+    [
+        (r"q: expected \[rows, heads, head_dim\]", lambda q, block, up: (q[0], [block], up)),
+        ("q: 5 heads do not go with 2 of k", lambda q, block, up: (q[:, :5], [block], up)),
+        ("blocks: none", lambda q, block, up: (q, [], up)),
+        ("up: shape .0, 2, 8.", lambda q, block, up: (q, [block], up[:0])),
+        ("up: shape .4, 1, 8.", lambda q, block, up: (q, [block], up[:, :1])),
+        (r"blocks\[0\]\.k: shape", lambda q, block, up: (q, [block._replace(k=block.k[..., :7])], up)),
+        (r"blocks\[1\]\.k: shape", lambda q, block, up: (q, [block, block._replace(k=block.k[:, :1])], up)),
+        (r"blocks\[1\]\.v: shape", lambda q, block, up: (q, [block, block._replace(v=block.v[1:])], up)),
+        (r"blocks\[0\]: dtypes torch.float16 of k", lambda q, block, up: (q, [block._replace(k=block.k.half())], up)),
+        (
+            r"blocks\[0\]: dtypes .* torch.float16 of v",
+            lambda q, block, up: (q, [block._replace(v=block.v.half())], up),
+        ),
+        (r"blocks\[0\]: dtypes .* q's torch.float16", lambda q, block, up: (q.half(), [block], up)),
+        (r"blocks\[0\]\.lr: shape .9, 4., expected .9, 3.", lambda q, block, up: (q, [block], up[:3])),
+        (r"blocks\[0\]\.lr: shape", lambda q, block, up: (q, [block._replace(lr=block.lr[1:])], up)),
+        (r"blocks\[0\]\.mask: shape", lambda q, block, up: (q, [block._replace(lr=None, mask=torch.zeros(1, 8))], up)),
+        (
+            r"blocks\[0\]\.mask: .* values in full",
+            lambda q, block, up: (q, [block._replace(mask=torch.zeros(1, 9))], up),
+        ),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(argument, change):
+    k, v = torch.randn(2, 9, 2, 8)
+    q, blocks, up = change(torch.randn(1, 6, 8), Block(0, k, v, torch.randn(9, 4)), torch.randn(4, 2, 8))
+    with pytest.raises(ValueError, match=argument):
+        lora_attention(q, 8, blocks, up, scale=1.0)

@@ -20,12 +20,10 @@ def weights(d_in, d_out, ranks, dtype, generator):
 
 
 def launch(x, out, spans, terms):
-    dtype = next(term for term in terms if term).down.dtype
-    max_rank = max(term.down.shape[1] for term in terms if term)
     (pieces,) = upload([triton.table(spans)], "cpu")
-    where = triton.addresses(terms, "cpu")
-    scratch = torch.full((triton.scratch_size(*x.shape, max_rank),), float("nan"))
-    triton.shrink_expand(x, out, pieces, where, max_rank, dtype, scratch)
+    located = triton.Terms.of(terms, "cpu")
+    scratch = torch.full((located.scratch_size(len(x)),), float("nan"))
+    triton.shrink_expand(x, out, pieces, located, scratch)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
@@ -52,27 +50,47 @@ def test_equals_the_definition_in_fp64(add, d_in, d_out, ranks, dtype):
     ("argument", "change"),
     [
         ("rank 0", lambda x, out, terms: (x, out, [Weights(terms[0].down[:, :0], terms[0].up[:0])])),
-        ("do not map", lambda x, out, terms: (x, out[:, 1:], terms)),
-        ("out: dtype", lambda x, out, terms: (x, out.half(), terms)),
+        ("rank 129", lambda x, out, terms: (x, out, weights(48, 96, (129,), x.dtype, None))),
+        (
+            "weights\\[1\\]: shapes .* do not map 48 to 96",
+            lambda x, out, terms: (x, out, [terms[0], terms[1]._replace(up=terms[1].up[:, 1:])]),
+        ),
+        ("weights\\[0\\]: shapes", lambda x, out, terms: (x, out, [terms[0]._replace(up=terms[0].up[:3])])),
         ("weights\\[0\\]: dtypes", lambda x, out, terms: (x, out, [Weights(terms[0].down.half(), terms[0].up)])),
-        ("adapter 3 of 1", lambda x, out, terms: (x, out, terms[:1])),
+        (
+            "weights\\[3\\]: dtypes",
+            lambda x, out, terms: (x, out, [*terms[:3], *weights(48, 96, (4,), torch.float16, None)]),
+        ),
+        ("weights: dtype torch.float16", lambda x, out, terms: (x, out, weights(48, 96, (4,), torch.float16, None))),
+        ("x: shape", lambda x, out, terms: (x[:, 1:], out, terms)),
+        ("x: dtype torch.float64", lambda x, out, terms: (x.double(), out, terms)),
+        ("out: shape", lambda x, out, terms: (x, out[:, 1:], terms)),
+        ("out: shape", lambda x, out, terms: (x, out[1:], terms)),
+        ("out: dtype", lambda x, out, terms: (x, out.half(), terms)),
     ],
 )
-def test_bad_arguments_are_named(argument, change):
+@pytest.mark.parametrize("add", [reference.lora_shrink_expand, launch])
+def test_bad_arguments_are_named(add, argument, change):
     terms = weights(48, 96, (4, 4, 4, 4), torch.float32, torch.Generator().manual_seed(0))
     x, out, terms = change(torch.randn(80, 48), torch.randn(80, 96), terms)
     with pytest.raises(ValueError, match=argument):
-        reference.lora_shrink_expand(x, out, [Span(0, 4, 0), Span(4, 8, 3)], terms)
+        add(x, out, [Span(0, 4, 0)], terms)
 
 
-def test_the_launch_names_bad_arguments_too():
-    terms = weights(48, 96, (4,), torch.float32, torch.Generator().manual_seed(0))
+def test_a_span_of_an_adapter_that_is_not_there_is_found():
+    terms = weights(48, 96, (4,), torch.float32, None)
+    with pytest.raises(ValueError, match=r"spans\[1\]: adapter 3 of 1"):
+        reference.lora_shrink_expand(torch.randn(80, 48), torch.randn(80, 96), [Span(0, 4, 0), Span(4, 8, 3)], terms)
+
+
+def test_the_launch_names_what_only_it_cannot_take():
+    terms = weights(48, 96, (4,), torch.float32, None)
     x, out, spans = torch.randn(80, 48), torch.randn(80, 96), [Span(0, 4, 0)]
-    with pytest.raises(ValueError, match="out: dtype"):
-        launch(x, out.half(), spans, terms)
-    with pytest.raises(ValueError, match=r"dtype: weights of torch\.float16"):
-        launch(x, out, spans, [Weights(terms[0].down.half(), terms[0].up.half())])
-    with pytest.raises(ValueError, match=r"weights\[0\]: rank 129"):
-        launch(x, out, spans, weights(48, 96, (129,), torch.float32, torch.Generator()))
     with pytest.raises(ValueError, match="x, out: rows must be contiguous"):
         launch(x, out.T.contiguous().T, spans, terms)
+    with pytest.raises(ValueError, match=r"weights\[0\]: must be contiguous"):
+        launch(x, out, spans, [Weights(terms[0].down.T.contiguous().T, terms[0].up)])
+    with pytest.raises(ValueError, match="weights: no adapter has a term"):
+        triton.Terms.of([None], "cpu")
+    with pytest.raises(ValueError, match="scratch: 7 numbers, 1280 are needed"):
+        triton.shrink_expand(x, out, torch.zeros(1, 3, dtype=torch.int32), triton.Terms.of(terms, "cpu"), x[0, :7])

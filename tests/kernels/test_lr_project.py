@@ -74,6 +74,14 @@ def test_the_launch_names_bad_arguments_too():
         launch(torch.randn(80, 64), torch.randn(64, 46), (0, 8, 38), DEPOSITS, into)
     with pytest.raises(ValueError, match="down: dtype"):
         launch(torch.randn(80, 64), torch.randn(64, 46).half(), RANKS, DEPOSITS, into)
+    with pytest.raises(ValueError, match=r"down: shape \(63, 46\), expected \(64, 46\)"):
+        launch(torch.randn(80, 64), torch.randn(63, 46), RANKS, DEPOSITS, into)
+    with pytest.raises(ValueError, match=r"down: shape \(64, 45\), expected \(64, 46\)"):
+        launch(torch.randn(80, 64), torch.randn(64, 45), RANKS, DEPOSITS, into)
+    with pytest.raises(ValueError, match=r"x: dtype torch\.float64 is not supported"):
+        launch(torch.randn(80, 64).double(), torch.randn(64, 46), RANKS, DEPOSITS, into)
+    with pytest.raises(ValueError, match=r"into: dtype torch\.bfloat16 does not go with x's torch.float32"):
+        launch(torch.randn(80, 64), torch.randn(64, 46), RANKS, DEPOSITS, segments(torch.bfloat16))
     with pytest.raises(ValueError, match="x, down: rows must be contiguous"):
         launch(torch.randn(64, 80).T, torch.randn(64, 46), RANKS, DEPOSITS, into)
 
@@ -82,6 +90,7 @@ def test_the_launch_names_bad_arguments_too():
     ("argument", "ranks", "deposits"),
     [
         ("ranks\\[0\\]: rank 0", (0, 8, 38), DEPOSITS),
+        ("ranks\\[1\\]: rank 129", (5, 129, 33), DEPOSITS),
         ("down: shape", (5, 8, 32), DEPOSITS),
         ("do not continue", RANKS, [Deposit(0, 4, {0: [Target(1, 4, 0, 0)]})]),
         ("have no target", RANKS, [Deposit(0, 4, {0: [Target(0, 3, 0, 0)]})]),

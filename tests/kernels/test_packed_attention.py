@@ -188,6 +188,7 @@ def test_random_steps(seed):
     [
         ("lr: rank 0", lambda c: c._replace(lr=[c.lr[0][:, :0]])),
         ("up: rank 129", lambda c: c._replace(up=[torch.zeros(129, 2, 16)])),
+        ("k: dtype torch.float64", lambda c: c._replace(k=[x.double() for x in c.k], v=[x.double() for x in c.v])),
         ("v: dtype", lambda c: c._replace(v=[x.half() for x in c.v])),
         ("lr: dtype", lambda c: c._replace(lr=[x.half() for x in c.lr])),
         ("up: rows are", lambda c: c._replace(up=[torch.zeros(4, 2, 17)])),
@@ -220,19 +221,29 @@ def test_queries_that_differ_from_the_keys_are_refused(run):
         run(step)
 
 
+@pytest.mark.parametrize("spoil", [lambda out: out.half(), lambda out: out[1:], lambda out: out.mT.contiguous().mT])
+def test_an_output_that_does_not_fit_the_queries_is_refused(spoil):
+    step = make(DECODE)
+    addresses, blocks = Addresses.of([step.cache]), choose_blocks(1, 1, 16, torch.float32)
+    plan = make_plan(step.positions, step.passes, blocks, group=1, kv_heads=2).upload("cpu")
+    with pytest.raises(ValueError, match="out: contiguous"):
+        attend_planned(step.q, plan, addresses, 0, Workspace("cpu"), scale=1.0, out=spoil(torch.empty_like(step.q)))
+
+
 @pytest.mark.parametrize(
     ("argument", "change"),
     [
         ("runs: kv segment 2", lambda run: run._replace(kv=packed.Place(2, 0))),
         ("runs: keys rows", lambda run: run._replace(keys=packed.Place(1, 10_000))),
         ("runs: kv rows", lambda run: run._replace(kv=packed.Place(0, 10_000))),
+        ("runs: lr rows of rank 7, the adapter's is 4", lambda run: run._replace(lr=packed.Place(1, 0))),
         ("runs: lr rows", lambda run: run._replace(lr=packed.Place(0, -1))),
         ("runs: positions", lambda run: run._replace(position=1)),
         ("runs: keys end", lambda run: run._replace(size=run.size - 1)),
     ],
 )
 def test_tables_out_of_range_are_found(argument, change):
-    step = make([(6, [5], 0, 0)])
+    step = make([(6, [5], 0, 0)], ranks=(4, 7))
     (only,) = step.passes
     runs = list(only.runs)
     runs[-1] = change(runs[-1])

@@ -1,4 +1,4 @@
-"""The engine through Triton (interpreted) gives the tokens of the torch path, for every scheme."""
+"""The engine through Triton (interpreted) gives the tokens of the torch path, for every scheme; where a host waits."""
 
 import copy
 from collections import Counter
@@ -21,33 +21,43 @@ from agentrt.schemes import SCHEMES
 from agentrt.schemes.make import make_scheme
 from agentrt.step import Pass, Step, Write
 from agentrt_kernels.dispatch import resolve
-from tests.device_double import Waiting
+from tests.device_double import Memory, Waiting
 
 QV, QK, QKVO = ("q_proj", "v_proj"), ("q_proj", "k_proj"), ("q_proj", "k_proj", "v_proj", "o_proj")
-ON_THE_KEY = ("non_shared", "full_shared", "pre_lr_shared", "rebase_shared")
-"""The last two keep base keys and columns of keys, and make a reader's keys in a plane of their own."""
+SPELLED = (
+    *SCHEMES,
+    *(f"neutral_prefix:{boundary}" for boundary in ("native", "early", "full")),
+    *(f"rebase_shared:{how}" for how in ("lp", "db", "fused", "lp,pivot=plan", "auto,adapted_tail=2")),
+)
+"""Every scheme, neutral_prefix at each boundary, rebase_shared by each schedule, with a pivot and with a tail."""
 CASES = [
-    *((name, QV) for name in SCHEMES),
-    *((name, QKVO) for name in ON_THE_KEY),
-    ("rebase_shared:db", QV),
-    ("pre_lr_shared", QK),
+    *(("ministral", name, targets) for name in SPELLED for targets in (QV, QKVO)),
+    ("ministral", "pre_lr_shared", QK),
+    *((family, name, QKVO) for family in ("qwen3", "smollm3") for name in (*SCHEMES, "rebase_shared:db")),
 ]
-CORE = {("pre_lr_shared", QV), ("pre_lr_shared", QKVO), ("rebase_shared:db", QV), ("cacheblend", QV), ("alora", QV)}
+"""A model with a sliding layer, one with a norm on keys, one whose second layer does not rotate keys."""
+CORE = {
+    *(("ministral", name, QV) for name in ("rebase_shared:db", "cacheblend", "alora")),
+    *((family, "pre_lr_shared", QKVO) for family in ("ministral", "qwen3", "smollm3")),
+}
 """One of each way to run; the others are slow."""
 WITH_COLUMNS = ("base_shared", "base_lr_shared", "pre_lr_shared", "rebase_shared")
-PLACED = ("cacheblend", "relay_caching", "droidspeak", "droidspeak_scattered")
-"""Their places are tensors of the host, which count too; a device is waited for only where rows are chosen."""
+SELECTIVE = ("cacheblend", "relay_caching", "droidspeak", "droidspeak_scattered")
+CHOICES = {"cacheblend": 3, "relay_caching": 3}
+"""How often a session chooses rows: in every turn but the first; the last chooses beside rows chosen before."""
 INVOCATIONS = {"plan": [9, 11], "action": [12]}
 TURNS = [("plan", [3, 5, 9, 11, 40, 7, 2], 3), ("action", [12, 6], 3), ("plan", [77, 78, 79], 2)]
+ONE_MORE = [("action", [12, 4], 2)]
 
 
 @pytest.fixture
 def tiny(tmp_path):
-    """tiny(scheme, targets): a model with a sliding layer and head_dim 16, two adapters of different ranks that the
-    scheme takes, and the scheme with what else it needs."""
+    """tiny(scheme, targets, family): a model with head_dim 16, two adapters of different ranks that the scheme takes,
+    and the scheme with what else it needs."""
 
-    def build(scheme, targets):
-        model = tiny_model("ministral", layers=2, head_dim=16, sliding_window=9)
+    def build(scheme, targets, family="ministral"):
+        layers = 3 if scheme in SELECTIVE else 2
+        model = tiny_model(family, layers=layers, head_dim=16, sliding_window=9 if family == "ministral" else None)
         shared_a = scheme == "base_lr_shared"
         folders = {}
         for name, rank in (("plan", 4), ("action", 4 if shared_a else 6)):
@@ -77,25 +87,27 @@ def write_maps(file, model, folders):
 
 
 class Watched(Backbone):
-    """Counts what a step would have to wait for, on a device."""
+    """Counts what the host would have to wait for in a step, if the model and the planes were on a device."""
+
+    def __init__(self, *args, **named):
+        super().__init__(*args, **named)
+        self.waits = Counter()
+        self._memory = Memory()
 
     def run(self, *args):
-        with Waiting() as seen:
+        with Waiting(self._memory) as seen:
             try:
                 return super().run(*args)
             finally:
                 self.waits += seen.waits
 
 
-def play(model, folders, scheme, backend, waits=None):
+def play(backbone, folders, scheme):
     """The tokens of two sessions whose steps may be packed together."""
-    backbone = Watched(copy.deepcopy(model), backend=backend)
-    backbone.waits = Counter() if waits is None else waits
-    assert backbone.backend == backend
     config = EngineConfig(segment_slots=16, poison=True, ride_rows=3)
     with Engine(backbone, backbone.load_adapters(folders), make_scheme(scheme), config=config) as engine:
         sessions = [engine.session([7, 8, 9]), engine.session()]
-        for agent, context, count in TURNS:
+        for agent, context, count in TURNS + ONE_MORE * (scheme in SELECTIVE):
             turns = [session.turn(agent, context, Sampling(max_new_tokens=count)) for session in sessions]
             for turn in turns:
                 assert turn.result is not None
@@ -121,16 +133,19 @@ def watch(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "targets"),
+    ("family", "scheme", "targets"),
     [case if case in CORE else pytest.param(*case, marks=pytest.mark.slow) for case in CASES],
     ids=lambda part: part if isinstance(part, str) else "".join(name[0] for name in part),
 )
-def test_triton_gives_the_tokens_of_the_torch_path(tiny, scheme, targets, monkeypatch):
-    model, folders, scheme = tiny(scheme, targets)
-    want = play(model, folders, scheme, "reference")
-    counts, waits = watch(monkeypatch), Counter()
-    assert play(model, folders, scheme, "triton", waits) == want
-    assert bool(waits) == (scheme in PLACED), waits
+def test_triton_gives_the_tokens_of_the_torch_path_and_waits_where_rows_are_chosen(
+    tiny, family, scheme, targets, monkeypatch
+):
+    model, folders, scheme = tiny(scheme, targets, family)
+    want = play(Backbone(copy.deepcopy(model), backend="reference"), folders, scheme)
+    counts = watch(monkeypatch)
+    backbone = Watched(model, backend="triton")
+    assert play(backbone, folders, scheme) == want
+    assert backbone.waits == Counter(to=2 * CHOICES.get(scheme, 0))
     assert counts["torch"] == 0
     assert counts["masks"] == 0  # on a GPU the host would wait for them
     assert counts["attend"] > 0

@@ -29,7 +29,7 @@ def to_record(drift: Drift, declared: Mapping[str, Any]) -> dict[str, Any]:
         "tokens": sum(len(sample.token_ids) for sample in drift.samples),
         "generated_tokens": sum(len(sample.authors) for sample in drift.samples),
         "schemes": [_scheme(each) for each in (drift.reference, *drift.schemes)],
-        "left_out": [{"label": each.label, "reason": each.reason} for each in drift.left_out],
+        "left_out": [{"scheme": each.label, "reason": each.reason} for each in drift.left_out],
         "layers": {
             part: {
                 "all": [each.figures._asdict() for each in geometry.by_layer(part)],

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import torch
 
+from agentrt_kernels.limits import check_dtype, check_head_dim
+
 
 class Target(NamedTuple):
     """Rows `[start, end)` of a packed step go to rows from `row` on of the tensor `segment`."""
@@ -37,14 +39,27 @@ def check(
     into_v: Sequence[torch.Tensor],
 ) -> None:
     """Raises ValueError naming the argument that is wrong; for debugging, reads every target."""
-    for name, tensor in (("v", v), *((f"into_k[{i}]", x) for i, x in enumerate(into_k))):
-        if tensor.dtype != k.dtype:
-            raise ValueError(f"{name}: dtype {tensor.dtype} differs from k's {k.dtype}")
-        if tensor.shape[1:] != k.shape[1:]:
-            raise ValueError(f"{name}: rows are {tuple(tensor.shape[1:])}, k's {tuple(k.shape[1:])}")
+    for index, segment in enumerate(into_k):
+        check_rows(k, v, segment, f"into_k[{index}]")
     if [(x.shape, x.dtype) for x in into_v] != [(x.shape, x.dtype) for x in into_k]:
         raise ValueError("into_v: shapes and dtypes differ from into_k's")
     check_targets(targets, len(k), [len(x) for x in into_k])
+
+
+def check_rows(k: torch.Tensor, v: torch.Tensor, into: torch.Tensor, name: str = "into") -> None:
+    """Raises ValueError for rows [rows, Hkv, d] that no kernel takes, or that do not fit the segment `into`, which the
+    message calls `name`."""
+    if k.dim() != 3:
+        raise ValueError(f"k: expected [rows, heads, head_dim], got shape {tuple(k.shape)}")
+    check_head_dim("k", k.shape[2])
+    check_dtype("k", k.dtype)
+    if v.shape != k.shape:
+        raise ValueError(f"v: shape {tuple(v.shape)} differs from k's {tuple(k.shape)}")
+    if into.shape[1:] != k.shape[1:]:
+        raise ValueError(f"{name}: rows are {tuple(into.shape[1:])}, k's {tuple(k.shape[1:])}")
+    for other, tensor in (("v", v), (name, into)):
+        if tensor.dtype != k.dtype:
+            raise ValueError(f"{other}: dtype {tensor.dtype} differs from k's {k.dtype}")
 
 
 def check_targets(targets: Sequence[Target], num_rows: int, sizes: Sequence[int]) -> None:

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from agentrt_kernels.kv_append.reference import Target
+from agentrt_kernels.kv_append.reference import Target, check_rows
 from agentrt_kernels.tables import Table
 
 ROWS = 16
@@ -22,14 +22,16 @@ def table(targets: Sequence[Target]) -> Table:
     return Table(pieces, 4)
 
 
-def append(k: torch.Tensor, v: torch.Tensor, pieces: torch.Tensor, addresses: torch.Tensor, kv_heads: int) -> None:
+def append(k: torch.Tensor, v: torch.Tensor, pieces: torch.Tensor, addresses: torch.Tensor, into: torch.Tensor) -> None:
     """k and v [rows, Hkv, d] as the caller has them (last dimension contiguous); `addresses` [segments, 2] int64, 0 for
-    a segment without keys or without values: nothing of that kind is written there."""
-    d = k.shape[2]
-    if v.dtype != k.dtype:
-        raise ValueError(f"v: dtype {v.dtype} differs from k's {k.dtype}")
+    a segment without keys or without values: nothing of that kind is written there.
+
+    `into`: one of the segments, [slots, Hkv, d]; all are alike. Raises ValueError naming what does not fit.
+    """
+    check_rows(k, v, into)
     if k.stride(2) != 1 or v.stride(2) != 1:
         raise ValueError("k, v: the last dimension must be contiguous")
+    kv_heads, d = k.shape[1:]
     append_kernel[(len(pieces), kv_heads)](
         k,
         v,

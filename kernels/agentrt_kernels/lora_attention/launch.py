@@ -50,6 +50,8 @@ def attend_planned(
     check_tensors(q, like)
     if out is None:
         out = torch.empty(num_rows, heads, d, dtype=q.dtype, device=q.device)
+    elif out.shape != q.shape or out.dtype != q.dtype or not out.is_contiguous():
+        raise ValueError(f"out: contiguous {q.dtype} {tuple(q.shape)} expected")
     low = like.lr if plan.adapted else ()
     low_k = like.lrk if plan.adapted else ()
     block_d = block(d)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from agentrt_kernels.limits import check_head_dim, check_rank
+from agentrt_kernels.limits import check_dtype, check_head_dim, check_rank
 from agentrt_kernels.lora_attention.reference import Block, lora_attention
 
 
@@ -104,6 +104,7 @@ def check_cache(cache: Cache) -> None:
                 raise ValueError(f"{name}: expected {dimensions} dimensions, got shape {tuple(tensor.shape)}")
     row, dtype = tuple(cache.k[0].shape[1:]), cache.k[0].dtype
     check_head_dim("k", row[1])
+    check_dtype("k", dtype)
     for name in ("k", "v", "up", "key_up"):
         for tensor in getattr(cache, name):
             if tuple(tensor.shape[1:]) != row:
@@ -131,6 +132,7 @@ def check_tables(positions: Sequence[int], passes: Sequence[Pass], cache: Cache)
         if any(a >= b for a, b in itertools.pairwise(rows)):
             raise ValueError(f"positions: rows [{each.start}, {each.end}) of {name} do not rise")
         end = each.runs[0].position if each.runs else 0
+        ranks = {} if each.adapter is None else _ranks(cache, each.adapter)
         for run in each.runs:
             if run.position != end or run.size < 1:
                 raise ValueError(f"{name}.runs: positions [{run.position}, +{run.size}) do not continue at {end}")
@@ -143,8 +145,16 @@ def check_tables(positions: Sequence[int], passes: Sequence[Pass], cache: Cache)
                     raise ValueError(f"{name}.runs: {part} segment {place.segment} of {len(tensors)}")
                 if not 0 <= place.row <= len(tensors[place.segment]) - run.size:
                     raise ValueError(f"{name}.runs: {part} rows {place.row} + {run.size} are past the segment's end")
+                rank = tensors[place.segment].shape[1]
+                if ranks.get(part, rank) != rank:
+                    raise ValueError(f"{name}.runs: {part} rows of rank {rank}, the adapter's is {ranks[part]}")
         if end <= rows[-1]:
             raise ValueError(f"{name}.runs: keys end at {end}, before the query at {rows[-1]}")
+
+
+def _ranks(cache: Cache, adapter: int) -> dict[str, int]:
+    """By part, how wide the adapter's low-rank rows are; without those it has no term for."""
+    return {part: ups[adapter].shape[0] for part, ups in (("lr", cache.up), ("lrk", cache.key_up)) if ups}
 
 
 def _block(run: Run, adapter: int | None, cache: Cache) -> Block:

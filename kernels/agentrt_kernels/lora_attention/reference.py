@@ -50,8 +50,9 @@ def lora_attention(
     q [n, H, d]; `blocks` cover positions `[0, q_start + n)`; up [r, Hkv, d], scaling included, in any float dtype;
     `window`: a query sees its own and the `window - 1` positions before it. A block with a mask may hold any positions,
     also of queries that skip some, and values in full.
-    Returns [n, H, d] in q's dtype.
+    Returns [n, H, d] in q's dtype. Raises ValueError naming what does not fit.
     """
+    _check(q, blocks, up)
     n, heads, d = q.shape
     kv_heads = blocks[0].k.shape[1]
     if window is not None:
@@ -72,6 +73,31 @@ def lora_attention(
         flat = out_lr.reshape(kv_heads, -1, out_lr.shape[-1]).to(up.dtype)
         out = out + (flat @ up.transpose(0, 1)).view(out.shape)  # B once per query, not once per key
     return out.to(q.dtype).permute(2, 0, 1, 3).reshape(n, heads, d)
+
+
+def _check(q: torch.Tensor, blocks: Sequence[Block], up: torch.Tensor | None) -> None:
+    """Raises ValueError naming the argument. Runs in every layer of a step: it compares a few numbers, no elements."""
+    if q.dim() != 3:
+        raise ValueError(f"q: expected [rows, heads, head_dim], got shape {tuple(q.shape)}")
+    if not blocks:
+        raise ValueError("blocks: none, a query sees its own key at least")
+    _, heads, d = q.shape
+    kv_heads = blocks[0].k.shape[-2]
+    if heads % kv_heads:
+        raise ValueError(f"q: {heads} heads do not go with {kv_heads} of k")
+    if up is not None and (up.dim() != 3 or not up.shape[0] or up.shape[1:] != (kv_heads, d)):
+        raise ValueError(f"up: shape {tuple(up.shape)}, expected [rank from 1 on, {kv_heads}, {d}]")
+    for index, (_, k, v, lr, _, mask) in enumerate(blocks):
+        if k.dim() != 3 or k.shape[1:] != (kv_heads, d):
+            raise ValueError(f"blocks[{index}].k: shape {tuple(k.shape)}, expected [keys, {kv_heads}, {d}]")
+        if v.shape != k.shape:
+            raise ValueError(f"blocks[{index}].v: shape {tuple(v.shape)} differs from k's {tuple(k.shape)}")
+        if not q.dtype == k.dtype == v.dtype:
+            raise ValueError(f"blocks[{index}]: dtypes {k.dtype} of k, {v.dtype} of v differ from q's {q.dtype}")
+        if lr is not None and up is not None and lr.shape != (len(k), up.shape[0]):
+            raise ValueError(f"blocks[{index}].lr: shape {tuple(lr.shape)}, expected {(len(k), up.shape[0])}")
+        if mask is not None and (lr is not None or mask.shape[-1] != len(k)):
+            raise ValueError(f"blocks[{index}].mask: shape {tuple(mask.shape)} over {len(k)} keys; values in full only")
 
 
 def _expands(q: torch.Tensor, kv_heads: int) -> bool:
@@ -156,7 +182,6 @@ def _attend_fused(q: torch.Tensor, q_start: int, block: Block, scale: float, win
 
 def _attend_masked(q: torch.Tensor, block: Block, scale: float) -> _Partial:
     """Over a block that comes with its own mask."""
-    assert block.lr is None, "such blocks hold values in full"
     assert block.mask is not None
     kv_heads, group, n, d = q.shape
     if q.device.type != "cpu":

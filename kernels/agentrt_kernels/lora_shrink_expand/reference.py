@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from agentrt_kernels.limits import check_rank
+from agentrt_kernels.limits import check_dtype, check_rank
 
 
 class Span(NamedTuple):
@@ -39,19 +39,42 @@ def lora_shrink_expand(
 
 def check(x: torch.Tensor, out: torch.Tensor, spans: Sequence[Span], weights: Sequence[Weights | None]) -> None:
     """Raises ValueError naming the argument that is wrong."""
+    if any(weights):
+        check_weights(weights)
+        first = next(term for term in weights if term is not None)
+        check_product(x, out, first.down.shape[0], first.up.shape[1], first.down.dtype)
+    check_spans(spans, len(x), len(weights))
+
+
+def check_weights(weights: Sequence[Weights | None]) -> None:
+    """Raises ValueError for a term that no kernel takes, or that is not of the same projection as the first."""
+    first = next((term for term in weights if term is not None), None)
+    if first is None:
+        raise ValueError("weights: no adapter has a term")
     for index, term in enumerate(weights):
         if term is None:
             continue
-        rank = term.down.shape[1]
+        rank, num_in, num_out = term.down.shape[-1], first.down.shape[0], first.up.shape[-1]
         check_rank(f"weights[{index}]", rank)
-        if tuple(term.down.shape) != (x.shape[1], rank) or tuple(term.up.shape) != (rank, out.shape[1]):
-            shapes = (tuple(term.down.shape), tuple(term.up.shape))
-            raise ValueError(f"weights[{index}]: shapes {shapes} do not map {x.shape[1]} to {out.shape[1]} numbers")
-        if term.down.dtype != term.up.dtype or term.down.dtype not in (x.dtype, torch.float32):
-            raise ValueError(f"weights[{index}]: dtypes {term.down.dtype}, {term.up.dtype} with x's {x.dtype}")
+        if (tuple(term.down.shape), tuple(term.up.shape)) != ((num_in, rank), (rank, num_out)):
+            shapes = f"{tuple(term.down.shape)}, {tuple(term.up.shape)}"
+            raise ValueError(f"weights[{index}]: shapes {shapes} do not map {num_in} to {num_out} numbers")
+        if not term.down.dtype == term.up.dtype == first.down.dtype:
+            dtypes = f"{term.down.dtype}, {term.up.dtype}"
+            raise ValueError(f"weights[{index}]: dtypes {dtypes}, expected {first.down.dtype} for all")
+
+
+def check_product(x: torch.Tensor, out: torch.Tensor, num_in: int, num_out: int, dtype: torch.dtype) -> None:
+    """Raises ValueError where terms from `num_in` to `num_out` numbers, of `dtype`, do not go with x and out."""
+    check_dtype("x", x.dtype)
+    if x.dim() != 2 or x.shape[1] != num_in:
+        raise ValueError(f"x: shape {tuple(x.shape)}, expected [rows, {num_in}]")
+    if tuple(out.shape) != (x.shape[0], num_out):
+        raise ValueError(f"out: shape {tuple(out.shape)}, expected {(x.shape[0], num_out)}")
     if out.dtype != x.dtype:
         raise ValueError(f"out: dtype {out.dtype} differs from x's {x.dtype}")
-    check_spans(spans, len(x), len(weights))
+    if dtype not in (x.dtype, torch.float32):
+        raise ValueError(f"weights: dtype {dtype} does not go with x's {x.dtype}")
 
 
 def check_spans(spans: Sequence[Span], num_rows: int, num_adapters: int) -> None:

@@ -1,21 +1,49 @@
 """Triton version of `lora_shrink_expand`: two launches for any mix of adapters. Imports triton: import it late."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
 from agentrt_kernels.blocks import dot
-from agentrt_kernels.limits import check_rank
-from agentrt_kernels.lora_shrink_expand.reference import Span, Weights
+from agentrt_kernels.lora_shrink_expand.reference import Span, Weights, check_product, check_weights
 from agentrt_kernels.machine import block, element, upcasts
-from agentrt_kernels.tables import Table
+from agentrt_kernels.tables import Table, send
 
 ROWS = 64
 """Rows of one program, at most."""
 SLICE = 1024
 """Inputs that one program of the shrink sums; the expand adds the slices, in order."""
+
+
+class Terms(NamedTuple):
+    """The terms of all adapters of one projection, as the kernels read them."""
+
+    where: torch.Tensor
+    """[adapters, 3] int64 on the device: down, up, rank; rank 0 where there is no term."""
+    max_rank: int
+    num_in: int
+    num_out: int
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, weights: Sequence[Weights | None], device: torch.device | str) -> "Terms":
+        """Of these, one at least; whoever made them keeps them. Raises ValueError naming one that does not fit."""
+        check_weights(weights)
+        rows = []
+        for index, term in enumerate(weights):
+            if term is not None and not (term.down.is_contiguous() and term.up.is_contiguous()):
+                raise ValueError(f"weights[{index}]: must be contiguous")
+            rows.append((0, 0, 0) if term is None else (term.down.data_ptr(), term.up.data_ptr(), term.down.shape[1]))
+        first = next(term for term in weights if term is not None)
+        where = send(torch.tensor(rows, dtype=torch.int64), device)
+        return cls(where, max(row[2] for row in rows), first.down.shape[0], first.up.shape[1], first.down.dtype)
+
+    def scratch_size(self, num_rows: int) -> int:
+        """How many fp32 numbers `shrink_expand` wants for so many rows."""
+        return -(-self.num_in // SLICE) * num_rows * block(self.max_rank)
 
 
 def table(spans: Sequence[Span]) -> Table:
@@ -26,61 +54,42 @@ def table(spans: Sequence[Span]) -> Table:
     return Table(pieces, 3)
 
 
-def addresses(weights: Sequence[Weights | None], device: torch.device | str) -> torch.Tensor:
-    """[adapters, 3] int64: down, up (contiguous both), rank; rank 0 where there is no term."""
-    rows = []
-    for index, term in enumerate(weights):
-        if term is not None:
-            check_rank(f"weights[{index}]", term.down.shape[1])
-        if term is not None and not (term.down.is_contiguous() and term.up.is_contiguous()):
-            raise ValueError(f"weights[{index}]: must be contiguous")
-        rows.append((0, 0, 0) if term is None else (term.down.data_ptr(), term.up.data_ptr(), term.down.shape[1]))
-    return torch.tensor(rows, dtype=torch.int64).to(device)
-
-
 def shrink_expand(
     x: torch.Tensor,
     out: torch.Tensor,
     pieces: torch.Tensor,
-    where: torch.Tensor,
-    max_rank: int,
-    dtype: torch.dtype,
+    terms: Terms,
     scratch: torch.Tensor,
     *,
     few_rows: bool = False,
 ) -> None:
-    """x [rows, d_in], out [rows, d_out], rows contiguous; `where` from `addresses` of weights of `dtype`.
+    """x [rows, d_in], out [rows, d_out], rows contiguous; `scratch`: fp32, at least `terms.scratch_size(rows)`.
 
-    `scratch`: fp32, at least `scratch_size(rows, d_in, max_rank)`. With `few_rows` no piece has more than 16 rows.
+    With `few_rows` no piece has more than 16 rows. Raises ValueError naming what does not fit.
     """
+    check_product(x, out, terms.num_in, terms.num_out, terms.dtype)
     if x.stride(1) != 1 or out.stride(1) != 1:
         raise ValueError("x, out: rows must be contiguous")
-    if out.dtype != x.dtype:
-        raise ValueError(f"out: dtype {out.dtype} differs from x's {x.dtype}")
-    if dtype not in (x.dtype, torch.float32):
-        raise ValueError(f"dtype: weights of {dtype} do not go with x's {x.dtype}")
-    num_rows, num_in = x.shape
-    num_out = out.shape[1]
-    slices = -(-num_in // SLICE)
+    num_rows = x.shape[0]
+    if len(scratch) < terms.scratch_size(num_rows):
+        raise ValueError(f"scratch: {len(scratch)} numbers, {terms.scratch_size(num_rows)} are needed")
+    slices = -(-terms.num_in // SLICE)
     shared = {
         "BLOCK_M": 16 if few_rows else ROWS,
-        "BLOCK_R": block(max_rank),
-        "TYPE": element(dtype),
-        "UPCAST": upcasts(dtype),
+        "BLOCK_R": block(terms.max_rank),
+        "TYPE": element(terms.dtype),
+        "UPCAST": upcasts(terms.dtype),
         "num_warps": 4,
     }
-    full = dtype == torch.float32
+    full = terms.dtype == torch.float32
+    width, depth = (64, 64) if full else (128, 128)
+    where, num_in, num_out = terms.where, terms.num_in, terms.num_out
     shrink_kernel[(len(pieces), slices)](
-        x, pieces, where, scratch, x.stride(0), num_rows, num_in, SLICE=SLICE, BLOCK_K=64 if full else 128, **shared
+        x, pieces, where, scratch, x.stride(0), num_rows, num_in, SLICE=SLICE, BLOCK_K=depth, **shared
     )
-    width = 64 if full else 128
     expand_kernel[(len(pieces), triton.cdiv(num_out, width))](
         out, pieces, where, scratch, out.stride(0), num_rows, num_out, slices, BLOCK_N=width, **shared
     )
-
-
-def scratch_size(num_rows: int, num_in: int, max_rank: int) -> int:
-    return -(-num_in // SLICE) * num_rows * block(max_rank)
 
 
 @triton.jit

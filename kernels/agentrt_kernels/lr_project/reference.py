@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from agentrt_kernels.kv_append.reference import Target
-from agentrt_kernels.limits import check_rank
+from agentrt_kernels.limits import check_dtype, check_rank
 
 
 class Deposit(NamedTuple):
@@ -50,11 +50,20 @@ def check(
     """Raises ValueError naming the argument that is wrong; for debugging, reads every target."""
     for index, rank in enumerate(ranks):
         check_rank(f"ranks[{index}]", rank)
-    if tuple(down.shape) != (x.shape[1], sum(ranks)):
-        raise ValueError(f"down: shape {tuple(down.shape)}, expected {(x.shape[1], sum(ranks))}")
+    for dtype in (x.dtype, *(rows.dtype for rows in into)):
+        check_product(x, down, sum(ranks), dtype)
+    check_deposits(deposits, len(x), ranks, [(rows.shape[0], rows.shape[1]) for rows in into])
+
+
+def check_product(x: torch.Tensor, down: torch.Tensor, num_columns: int, dtype: torch.dtype) -> None:
+    """Raises ValueError where x @ down is no product of `num_columns` that may be kept in rows of `dtype`."""
+    check_dtype("x", x.dtype)
+    if x.dim() != 2 or tuple(down.shape) != (x.shape[1], num_columns):
+        raise ValueError(f"down: shape {tuple(down.shape)}, expected {(x.shape[-1], num_columns)}")
     if down.dtype not in (x.dtype, torch.float32):
         raise ValueError(f"down: dtype {down.dtype} does not go with x's {x.dtype}")
-    check_deposits(deposits, len(x), ranks, [(rows.shape[0], rows.shape[1]) for rows in into])
+    if dtype not in (x.dtype, torch.float32):
+        raise ValueError(f"into: dtype {dtype} does not go with x's {x.dtype}")
 
 
 def check_deposits(

@@ -9,7 +9,7 @@ import triton.language as tl
 
 from agentrt_kernels.blocks import dot
 from agentrt_kernels.limits import check_rank
-from agentrt_kernels.lr_project.reference import Deposit
+from agentrt_kernels.lr_project.reference import Deposit, check_product
 from agentrt_kernels.machine import block, element, upcasts
 from agentrt_kernels.tables import Table
 
@@ -51,12 +51,11 @@ def project(
 ) -> None:
     """x [rows, D] and down [D, columns], both row-contiguous; `addresses` [segments, 2]: (rows, row stride).
 
-    `dtype` is the segments'. With `few_rows` no piece has more than 16 rows.
+    `dtype` is the segments'. With `few_rows` no piece has more than 16 rows. Raises ValueError naming what is wrong.
     """
+    check_product(x, down, len(columns), dtype)
     if x.stride(1) != 1 or not down.is_contiguous():
         raise ValueError("x, down: rows must be contiguous")
-    if down.dtype not in (x.dtype, torch.float32):
-        raise ValueError(f"down: dtype {down.dtype} does not go with x's {x.dtype}")
     total = down.shape[1]
     width = min(block(total), 128)
     project_kernel[(len(pieces), triton.cdiv(total, width))](
