@@ -2,11 +2,9 @@
 
 import json
 import os
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from benchmarks.soak.records import NEEDED, Happening
 from benchmarks.soak.replays import Comparison
@@ -17,7 +15,10 @@ Verdict = Literal["running", "passed", "failed"]
 
 @dataclass(frozen=True)
 class SoakPlan:
-    """`seconds` of load in rounds of about `round_s`, after a warm-up. Between rounds nothing runs."""
+    """`seconds` of load in rounds of about `round_s`, after a warm-up. Between rounds nothing runs.
+
+    Rounds are added, up to four times as many, while the load has not met all that it should and nothing went wrong.
+    """
 
     seconds: float = 1800.0
     round_s: float = 60.0
@@ -36,10 +37,8 @@ class SoakPlan:
     """How long after a round threads of tools that were left behind may take to end."""
 
     @property
-    def rounds(self) -> Sequence[float]:
-        """Seconds of each round."""
-        number = max(1, round(self.seconds / self.round_s))
-        return [self.seconds / number] * number
+    def num_rounds(self) -> int:
+        return max(1, round(self.seconds / self.round_s))
 
 
 @dataclass
@@ -56,7 +55,7 @@ class Report:
     """Counts, and `faults`: everything that went wrong, in words."""
 
     plan: SoakPlan
-    counts: Counter[Happening] = field(default_factory=Counter)
+    counts: dict[Happening, int] = field(default_factory=lambda: dict.fromkeys(get_args(Happening), 0))
     before: Usage | None = None
     """With the engine loaded and before the first run: threads and open files must come back to it."""
     warm: Round | None = None
@@ -76,6 +75,18 @@ class Report:
         return "passed" if self.ended else "running"
 
     @property
+    def missing(self) -> list[Happening]:
+        """What the load has not met so far."""
+        return [each for each in NEEDED if not self.counts[each]]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is another round to come."""
+        done = len(self.rounds)
+        more = bool(self.missing) and not self.faults and done < 4 * self.plan.num_rounds
+        return done < self.plan.num_rounds or more
+
+    @property
     def grown_bytes(self) -> int:
         """Of resident memory since the warm-up; 0 before the first round has ended."""
         if self.warm is None or not self.rounds:
@@ -87,8 +98,8 @@ class Report:
         if self.grown_bytes > self.plan.memory_slack_bytes:
             mib = [f"{each.usage.resident_bytes / 2**20:.0f}" for each in (self.warm, *self.rounds) if each]
             self.faults.append(f"memory has grown by {self.grown_bytes / 2**20:.1f} MiB; in MiB: {', '.join(mib)}")
-        if missing := [each for each in NEEDED if not self.counts[each]]:
-            self.faults.append(f"the load never met: {', '.join(missing)}")
+        if self.missing:
+            self.faults.append(f"the load never met: {', '.join(self.missing)}")
         self.faults += [*self.compared.too_many(), *self.compared.faults]
 
     def to_json(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agentrt import Runtime
 from benchmarks.soak.caches import held_without_sessions, resident_bytes
@@ -32,7 +33,7 @@ def play_round(crew: Sequence[Worker], seconds: float, stuck_s: float) -> list[s
 def usage_at_rest(runtime: Runtime) -> Usage:
     """Memory without the caches' own pages: those come as slots are first written, and the KV budget bounds them."""
     found = usage()
-    return found._replace(resident_bytes=found.resident_bytes - resident_bytes(runtime.engine))
+    return replace(found, resident_bytes=found.resident_bytes - resident_bytes(runtime.engine))
 
 
 def left_behind(runtime: Runtime, before: Usage, settle_s: float) -> list[str]:

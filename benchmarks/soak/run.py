@@ -1,6 +1,5 @@
 """Runs the load round by round, looks at what is left after each, replays what was said, and gives a verdict."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -34,8 +33,8 @@ def soak(
             for number in range(plan.workers)
         ]
         report.warm = _round(runtime, crew, plan.warm_up_s, report)
-        for seconds in plan.rounds:
-            report.rounds.append(_round(runtime, crew, seconds, report))
+        while report.goes_on:
+            report.rounds.append(_round(runtime, crew, plan.seconds / plan.num_rounds, report))
             say(_told(report))
             save(report)
         for worker in crew:
@@ -62,13 +61,14 @@ def _round(runtime: Runtime, crew: Sequence[Worker], seconds: float, report: Rep
     faults += left_behind(runtime, report.before, report.plan.settle_s)
     when = f"round {len(report.rounds) + 1}" if report.warm is not None else "warm-up"
     report.faults += [f"{when}: {fault}" for fault in faults]
-    report.counts = sum((worker.counts for worker in crew), start=Counter())
+    for happening in report.counts:
+        report.counts[happening] = sum(worker.counts[happening] for worker in crew)
     report.counts["waited_for_room"] = runtime.engine.stats().waited_for_room
     return Round(seconds, report.counts["episodes"], usage_at_rest(runtime))
 
 
 def _told(report: Report) -> str:
-    last, number = report.rounds[-1], f"{len(report.rounds)} of {len(report.plan.rounds)}"
+    last, number = report.rounds[-1], f"{len(report.rounds)} of {report.plan.num_rounds}"
     grown = f"{report.grown_bytes / 2**20:+.1f} MiB since the warm-up"
     return f"round {number}: {last.episodes} episodes so far, {grown}, {len(report.faults)} faults"
 

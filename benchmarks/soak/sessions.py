@@ -14,6 +14,8 @@ MOST_BRANCHES = 3
 MOST_OPERATIONS = 9
 MOST_CONTEXT = 40
 MOST_NEW = 24
+LARGE = 0.8
+"""Of the KV budget's tokens."""
 
 
 class Branch:
@@ -63,13 +65,15 @@ class BareSessions:
         return [branch.history for branch in branches]
 
     def burst(self) -> list[History]:
-        """More new sessions at once than may wait for their first token; each is closed when its turn has ended."""
+        """More new sessions at once than may wait for their first token, and two that have no room beside each other;
+        each is closed when its turn has ended."""
         branches = [self._open() for _ in range((self._engine.config.max_waiting or 0) + 4)]
+        large = int(LARGE * (self._engine.config.kv_budget_tokens or 0))
         taken: list[Started] = []
         try:
-            for branch in branches:
+            for number, branch in enumerate(branches):
                 with suppress(QueueFullError):
-                    taken.append(self._start(branch))
+                    taken.append(self._start(branch, large if number < 2 else 0))
             for started in taken:
                 try:
                     started.end()
@@ -85,12 +89,14 @@ class BareSessions:
         self._counts["sessions"] += 1
         return Branch(self._engine.session())
 
-    def _start(self, branch: Branch) -> Started:
-        """Raises QueueFullError."""
+    def _start(self, branch: Branch, reserved: int = 0) -> Started:
+        """`reserved`: at least so many tokens, most of which it will not write. Raises QueueFullError."""
         rng, engine = self._rng, self._engine
         adapter = rng.choice(engine.adapter_names)
         context = tuple(rng.randrange(engine.backbone.vocab_size) for _ in range(rng.randrange(1, MOST_CONTEXT)))
-        sampling = Sampling(max_new_tokens=rng.randrange(1, MOST_NEW))
+        wanted = rng.randrange(1, MOST_NEW)
+        most = max(wanted, reserved - len(context))
+        sampling = Sampling(max_new_tokens=most, stop=lambda said: len(said) == wanted)
         try:
             turn = branch.session.turn(adapter, context, sampling)
         except QueueFullError:

@@ -15,7 +15,7 @@ from benchmarks.soak.tool import HangingTool, patient
 from tests.crew import short_team, tiny_engine
 
 QUESTIONS = ("Where was she born?", "Which came first?", "Who wrote it?", "What is the capital?")
-LIMITS: dict[str, Any] = {"kv_budget_tokens": 2000, "max_waiting": 3, "room_timeout_s": 0.2, "segment_slots": 256}
+LIMITS: dict[str, Any] = {"kv_budget_tokens": 1000, "max_waiting": 3, "room_timeout_s": 0.2, "segment_slots": 256}
 """Room for some of the workers only, and few turns that may wait."""
 
 
@@ -39,13 +39,14 @@ def soaked(
     *,
     scheme: str = "rebase_shared:auto",
     kind: type[Backbone] = Backbone,
+    hang_every: int = 2,
     change: Callable[[Engine, dict[str, Any]], object] = _no_change,
     save: Callable[[Report], None] = lambda report: None,
 ) -> Iterator[Report]:
     """The report of a soak; engine and runtime are closed after the block. `change` may touch the engine and wrap its
     tools before the soak."""
     team = soak_team()
-    tools: dict[str, Any] = {name: HangingTool(name, every=3, hang_s=0.8) for name in team.tools}
+    tools: dict[str, Any] = {name: HangingTool(name, every=hang_every, hang_s=0.8) for name in team.tools}
     with tiny_engine(folder / "model", scheme, kind=kind, config=EngineConfig(**LIMITS)) as engine:
         change(engine, tools)
         with Runtime(team, engine=engine, tools=tools, out=folder / "runs") as runtime:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt import EngineConfig, Runtime
+from agentrt import EngineConfig, Runtime, Sampling
 from agentrt.runtime.events import Token
 from benchmarks.soak.records import NEEDED, Cropped, Played, Sample, Turned
 from benchmarks.soak.replays import NEAR_TIE, Comparison, replay_episode, replay_session
@@ -16,7 +16,7 @@ from benchmarks.soak.usage import Usage
 from tests.benchmarks.soaks import LIMITS, QUESTIONS, soak_team, soaked
 from tests.crew import tiny_engine
 
-FEW = SoakPlan(seconds=3.0, round_s=1.5, warm_up_s=2.0, workers=4, replays=24)
+FEW = SoakPlan(seconds=2.0, round_s=1.0, warm_up_s=1.0, workers=4, replays=12)
 MINUTE = SoakPlan(seconds=45.0, round_s=5.0, warm_up_s=15.0, workers=4, replays=48)
 
 
@@ -32,19 +32,19 @@ MINUTE = SoakPlan(seconds=45.0, round_s=5.0, warm_up_s=15.0, workers=4, replays=
 def test_a_mixed_load_leaves_nothing_behind_and_no_wrong_token(tmp_path: Path, scheme: str, plan: SoakPlan) -> None:
     saved: list[str] = []
     with soaked(tmp_path, plan, scheme=scheme, save=lambda report: saved.append(report.verdict)) as report:
-        pass
-    assert report.faults == []
+        assert report.faults == []
     assert report.verdict == "passed"
     assert all(report.counts[each] for each in NEEDED)
     assert report.counts["episodes"] > 8
-    assert report.compared.same > 20
-    assert report.compared.tokens > 200
-    assert saved == ["running"] * (len(plan.rounds) + plan.workers) + ["passed"]
+    assert report.compared.same > 12
+    assert report.compared.tokens > 100
+    assert len(report.rounds) >= plan.num_rounds
+    assert saved == ["running"] * (len(report.rounds) + plan.workers) + ["passed"]
 
 
 def test_a_report_is_a_file_whose_verdict_is_open_until_the_end(tmp_path: Path) -> None:
-    report, file = Report(SoakPlan()), tmp_path / "soak.json"
-    report.counts.update(NEEDED)
+    report, file = Report(SoakPlan(), warm=Round(9.0, 3, Usage(5, 6, 7))), tmp_path / "soak.json"
+    report.counts.update(dict.fromkeys(NEEDED, 1))
     told = []
     for change in (lambda: None, lambda: setattr(report, "ended", True), lambda: report.faults.append("a leak")):
         change()
@@ -53,7 +53,7 @@ def test_a_report_is_a_file_whose_verdict_is_open_until_the_end(tmp_path: Path) 
     assert [each["verdict"] for each in told] == ["running", "passed", "failed"]
     assert told[-1]["faults"] == ["a leak"]
     assert told[-1]["plan"]["memory_slack_bytes"] == SoakPlan().memory_slack_bytes
-    assert told[-1]["counts"]["forks"] == 1
+    assert (told[-1]["counts"]["forks"], told[-1]["warm"]["usage"]["threads"]) == (1, 5)
     assert [each.name for each in tmp_path.iterdir()] == ["soak.json"]
 
 
@@ -64,12 +64,12 @@ def test_growth_is_counted_from_the_warm_up_on_and_a_load_that_did_too_little_is
     slack = SoakPlan().memory_slack_bytes / 2**20
     for grown, faults in ((slack, 0), (slack + 1, 1)):
         report = Report(SoakPlan(), warm=after(100), rounds=[after(300), after(100 + grown)])
-        report.counts.update(NEEDED)
+        report.counts.update(dict.fromkeys(NEEDED, 1))
         report.conclude()
         assert len(report.faults) == faults
     assert re.fullmatch(r"memory has grown by 17\.0 MiB; in MiB: 100, 300, 117", report.faults[0])
     report = Report(SoakPlan())
-    report.counts.update(each for each in NEEDED if each not in ("forks", "crops"))
+    report.counts.update(dict.fromkeys(NEEDED, 1), forks=0, crops=0)
     report.conclude()
     assert report.faults == ["the load never met: forks, crops"]
 
@@ -95,9 +95,9 @@ def test_a_wrong_token_is_a_fault_that_says_how_far_it_was_from_the_right_one(tm
 def test_a_cropped_session_is_replayed_with_its_crops(tmp_path: Path) -> None:
     with tiny_engine(tmp_path, "pre_lr_shared", config=EngineConfig(**LIMITS)) as engine:
         with engine.session() as session:
-            first = session.turn("plan", (5, 6, 7)).result.token_ids
+            first = session.turn("plan", (5, 6, 7), Sampling(max_new_tokens=9)).result.token_ids
             session.crop(4)
-            second = session.turn("action", (9,)).result.token_ids
+            second = session.turn("action", (9,), Sampling(max_new_tokens=9)).result.token_ids
         history = (Turned("plan", (5, 6, 7), first), Cropped(4), Turned("action", (9,), second))
         right, wrong = Comparison(), Comparison()
         replay_session(engine, history, right)

@@ -17,7 +17,8 @@ from benchmarks.soak.report import SoakPlan
 from tests.benchmarks.soaks import soaked
 from tests.watched import WatchedBackbone
 
-SHORT = SoakPlan(seconds=1.0, round_s=1.0, warm_up_s=0.5, workers=3, replays=0, settle_s=1.5)
+SHORT = SoakPlan(seconds=0.8, warm_up_s=0.3, workers=3, replays=0, settle_s=0.3)
+NEVER = 10_000
 Deed = Callable[[Engine], object]
 
 
@@ -66,7 +67,7 @@ def leave_session_open(engine: Engine) -> None:
     ],
 )
 def test_what_the_engine_still_holds_is_found(tmp_path: Path, deed: Deed, fault: str) -> None:
-    with soaked(tmp_path, SHORT, scheme="pre_lr_shared", change=with_deed(deed)) as report:
+    with soaked(tmp_path, SHORT, scheme="pre_lr_shared", change=with_deed(deed), hang_every=NEVER) as report:
         assert report.counts["tool_calls"] > 0
         assert_found(fault, report.faults)
         assert report.verdict == "failed"
@@ -78,7 +79,7 @@ def test_a_thread_that_stays_is_found(tmp_path: Path) -> None:
     def deed(engine: Engine) -> None:
         threading.Thread(target=over.wait, name="left behind", daemon=True).start()
 
-    with soaked(tmp_path, SHORT, change=with_deed(deed)) as report:
+    with soaked(tmp_path, SHORT, change=with_deed(deed), hang_every=NEVER) as report:
         over.set()
         assert_found(r"round 1: \d+ threads, there were \d+: .*left behind", report.faults)
 
@@ -89,7 +90,7 @@ def test_a_file_that_stays_open_is_found(tmp_path: Path) -> None:
     def deed(engine: Engine) -> None:
         left.append(os.open(os.devnull, os.O_RDONLY))
 
-    with soaked(tmp_path, SHORT, change=with_deed(deed)) as report:
+    with soaked(tmp_path, SHORT, change=with_deed(deed), hang_every=NEVER) as report:
         for handle in left:
             os.close(handle)
         assert_found(r"round 1: \d+ open files, there were \d+", report.faults)
@@ -98,34 +99,47 @@ def test_a_file_that_stays_open_is_found(tmp_path: Path) -> None:
 def test_memory_that_stays_is_found(tmp_path: Path) -> None:
     left: list[bytes] = []
 
-    def deed(engine: Engine) -> None:
-        left.append(b"x" * (8 << 20))
+    def change(engine: Engine, tools: dict[str, Any]) -> None:
+        assert isinstance(engine.backbone, WatchedBackbone)
+        engine.backbone.after = lambda logits: left.append(b"x" * (1 << 20))
 
-    with soaked(tmp_path, SHORT, change=with_deed(deed)) as report:
+    with soaked(tmp_path, SHORT, kind=WatchedBackbone, change=change, hang_every=NEVER) as report:
         assert_found(r"memory has grown by \d+\.\d MiB", report.faults)
-        assert report.grown_bytes < len(left) * (8 << 20) + SHORT.memory_slack_bytes
+        assert report.grown_bytes < len(left) << 20
         left.clear()
 
 
-def test_work_that_never_ends_is_found_and_ends_the_soak(tmp_path: Path) -> None:
+def hang_in_a_step(engine: Engine, tools: dict[str, Any], over: threading.Event) -> None:
+    steps = iter(range(200))
+
+    def hang(logits: object) -> None:
+        if next(steps, None) is None:
+            over.wait()
+
+    assert isinstance(engine.backbone, WatchedBackbone)
+    engine.backbone.after = hang
+
+
+def hang_with_the_lock(engine: Engine, tools: dict[str, Any], over: threading.Event) -> None:
+    def deed(engine: Engine) -> None:
+        with engine._changed:
+            over.wait()
+
+    with_deed(deed)(engine, tools)
+
+
+@pytest.mark.parametrize("hang", [hang_in_a_step, hang_with_the_lock])
+def test_work_that_never_ends_is_found_and_ends_the_soak(
+    tmp_path: Path, hang: Callable[[Engine, dict[str, Any], threading.Event], None]
+) -> None:
     over = threading.Event()
-
-    def change(engine: Engine, tools: dict[str, Any]) -> None:
-        steps = iter(range(200))
-
-        def hang(logits: object) -> None:
-            if next(steps, None) is None:
-                over.wait()
-
-        assert isinstance(engine.backbone, WatchedBackbone)
-        engine.backbone.after = hang
-
-    plan = SoakPlan(seconds=60.0, warm_up_s=0.5, workers=3, stuck_s=0.5)
-    with soaked(tmp_path, plan, kind=WatchedBackbone, change=change) as report:
+    plan = SoakPlan(seconds=60.0, warm_up_s=60.0, workers=3, stuck_s=4.0)  # none takes half of that by itself
+    with soaked(tmp_path, plan, kind=WatchedBackbone, change=lambda *args: hang(*args, over)) as report:
         over.set()  # so that it can be closed after all
         assert report.stuck
         assert report.verdict == "failed"
-        assert report.faults == ["a piece of work has not ended in 0.5 s"]
+        assert report.faults == ["a piece of work has not ended in 4 s"]
+        assert report.warm is None
         assert report.compared.replays == 0
 
 
@@ -145,8 +159,8 @@ class WrongInCompany(Backbone):
 
 
 def test_a_token_that_is_wrong_in_company_only_is_found(tmp_path: Path) -> None:
-    plan = SoakPlan(seconds=1.5, round_s=1.5, warm_up_s=0.5, workers=3, replays=300)
-    with soaked(tmp_path, plan, kind=WrongInCompany) as report:
+    plan = SoakPlan(seconds=1.5, warm_up_s=0.3, workers=3, replays=24)
+    with soaked(tmp_path, plan, kind=WrongInCompany, hang_every=NEVER) as report:
         assert report.compared.same > 0, "not all are wrong"
         assert_found(r"differs from its replay; the two tokens are \S+ apart", report.faults)
 
@@ -155,7 +169,7 @@ def test_a_worker_that_breaks_is_told(tmp_path: Path) -> None:
     def change(engine: Engine, tools: dict[str, Any]) -> None:
         engine.backbone.model.model.norm.register_forward_pre_hook(lambda module, rows: 1 / 0)
 
-    with soaked(tmp_path, SHORT, change=change) as report:
+    with soaked(tmp_path, SHORT, change=change, hang_every=NEVER) as report:
         assert_found(r"round 1: a worker ended with EngineError\(.*ZeroDivisionError", report.faults)
 
 
