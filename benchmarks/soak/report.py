@@ -15,13 +15,12 @@ Verdict = Literal["running", "passed", "failed"]
 
 @dataclass(frozen=True)
 class SoakPlan:
-    """`seconds` of load in rounds of about `round_s`, after a warm-up. Between rounds nothing runs.
-
-    Rounds are added, up to four times as many, while the load has not met all that it should and nothing went wrong.
-    """
+    """`seconds` of load in rounds of about `round_s`, after a warm-up. Between rounds nothing runs."""
 
     seconds: float = 1800.0
     round_s: float = 60.0
+    patience: int = 4
+    """Rounds are added, up to so many times as many, while the load has not met all it should and all is well."""
     warm_up_s: float = 120.0
     """Of the same load, not counted: pools, kernels and Python's own caches come to their size. Its end is the baseline
     of the memory."""
@@ -83,7 +82,7 @@ class Report:
     def goes_on(self) -> bool:
         """Whether there is another round to come."""
         done = len(self.rounds)
-        more = bool(self.missing) and not self.faults and done < 4 * self.plan.num_rounds
+        more = bool(self.missing) and not self.faults and done < self.plan.patience * self.plan.num_rounds
         return done < self.plan.num_rounds or more
 
     @property

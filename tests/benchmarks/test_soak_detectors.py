@@ -4,6 +4,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from benchmarks.soak.report import SoakPlan
 from tests.benchmarks.soaks import soaked
 from tests.watched import WatchedBackbone
 
-SHORT = SoakPlan(seconds=0.8, warm_up_s=0.3, workers=3, replays=0, settle_s=0.3)
+SHORT = SoakPlan(seconds=0.8, patience=1, warm_up_s=0.3, workers=3, replays=0, settle_s=0.3)
 NEVER = 10_000
 Deed = Callable[[Engine], object]
 
@@ -153,15 +154,14 @@ class WrongInCompany(Backbone):
         given = [number for number, each in enumerate(logits) if each is not None]
         if len(given) > 1:
             self.steps += 1
-            if self.steps % 7 == 0:
+            if self.steps % 11 == 0:
                 logits[given[-1]] = -logits[given[-1]]
         return logits
 
 
 def test_a_token_that_is_wrong_in_company_only_is_found(tmp_path: Path) -> None:
-    plan = SoakPlan(seconds=1.5, warm_up_s=0.3, workers=3, replays=24)
+    plan = replace(SHORT, seconds=1.5, replays=9)
     with soaked(tmp_path, plan, kind=WrongInCompany, hang_every=NEVER) as report:
-        assert report.compared.same > 0, "not all are wrong"
         assert_found(r"differs from its replay; the two tokens are \S+ apart", report.faults)
 
 
