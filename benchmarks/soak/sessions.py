@@ -68,7 +68,8 @@ class BareSessions:
         """More new sessions at once than may wait for their first token, and two that have no room beside each other;
         each is closed when its turn has ended."""
         branches = [self._open() for _ in range((self._engine.config.max_waiting or 0) + 4)]
-        large = int(LARGE * (self._engine.config.kv_budget_tokens or 0))
+        budget = self._engine.config.kv_budget_tokens or 0
+        large = min(int(LARGE * budget), self._engine.max_context)
         taken: list[Started] = []
         try:
             for number, branch in enumerate(branches):
