@@ -14,6 +14,7 @@ AgentrtError                  exit code 1; all others derive from it
 └── EngineError               exit code 1
     ├── EngineClosedError     the engine or session was closed, or is draining
     ├── ForkedError           used in a process that was forked after the engine was loaded
+    ├── SessionBusyError      a turn of the session is still waiting or running
     ├── TurnCancelledError    the turn was cancelled; the session is at its last turn boundary
     └── QueueFullError        more turns are waiting than the engine accepts
 
@@ -110,6 +111,10 @@ class EngineClosedError(EngineError):
 
 class ForkedError(EngineError):
     """This process was forked from the one the engine lives in; its threads are not here."""
+
+
+class SessionBusyError(EngineError):
+    """A turn of the session is still waiting or running: a session takes one at a time. Nothing was changed."""
 
 
 class TurnCancelledError(EngineError):

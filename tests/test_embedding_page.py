@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import inspect
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 import agentrt
+from agentrt import EngineConfig
 from agentrt.config.flow import Emits
 from agentrt.runtime.events import RunFinished, parse_event
 from agentrt.runtime.result import EpisodeResult
 from agentrt.testing import ScriptedEngine
+from tests.crew import tiny_engine
+from tests.gates import GatedBackbone, gated
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "embedding.md"
 PROGRAMS = {
@@ -38,16 +42,16 @@ def answer(adapter: str, field: Emits, so_far: str) -> str:
 
 @pytest.fixture
 def scope() -> Iterator[dict[str, Any]]:
-    """The names the programs share; every Runtime they make is served by a script."""
+    """The names the programs share; `engine`, a script unless a test puts another there, serves every Runtime."""
     opened: list[agentrt.Runtime] = []
 
-    def open_scripted(*args: Any, **options: Any) -> agentrt.Runtime:
-        opened.append(agentrt.Runtime(*args, engine=ScriptedEngine(answer), **options))
+    def open_served(*args: Any, **options: Any) -> agentrt.Runtime:
+        opened.append(agentrt.Runtime(*args, engine=names["engine"], **options))
         return opened[-1]
 
-    names: dict[str, Any] = {"__name__": "program"}
+    names: dict[str, Any] = {"__name__": "program", "engine": ScriptedEngine(answer)}
     exec(compile(PROGRAMS["common"], str(PAGE), "exec"), names)
-    names["Runtime"] = open_scripted
+    names["Runtime"] = open_served
     yield names
     for runtime in opened:
         assert runtime.health().status == "closed", "the program closes what it opens"
@@ -75,9 +79,14 @@ def test_the_script_answers_and_streams(scope: dict[str, Any], capsys: pytest.Ca
     assert scope["result"].seed == 1
 
 
-def test_the_cancelled_run_says_so_or_was_faster(scope: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    run("cancel", scope)
-    assert capsys.readouterr().out.strip() in ("cancelled", "finished")
+def test_the_run_is_cancelled_by_the_timer(
+    scope: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with gated(tmp_path, "pre_lr_shared") as (scope["engine"], backbone):
+        backbone.hold("plan", "decode")  # it cannot be faster: a step does not end before the cancel
+        run("cancel", scope)
+        assert capsys.readouterr().out == "cancelled\n"
+        assert backbone.rows_after == {}
 
 
 def test_the_notebook_cell_awaits(scope: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,6 +106,65 @@ def test_the_handlers_answer_stream_and_tell_their_health(scope: dict[str, Any])
         app.state.runtime.drain()
         refused = client.get("/healthz")
         assert (refused.status_code, refused.json()["detail"]["status"]) == (503, "draining")
+
+
+def test_a_full_queue_is_503_and_leaves_no_run(scope: dict[str, Any], tmp_path: Path) -> None:
+    with tiny_engine(tmp_path, "pre_lr_shared", config=EngineConfig(max_waiting=0)) as scope["engine"]:
+        app = run("fastapi", scope)["app"]
+        with TestClient(app) as client:
+            refused = client.get("/run", params={"question": "Where?"})
+            assert refused.status_code == 503
+            assert "try again later" in refused.json()["detail"]
+            assert client.get("/healthz").json()["runs"] == 0
+
+
+async def get_and_leave(app: Any, path: str, backbone: GatedBackbone) -> list[dict[str, Any]]:
+    """GET as a server does it (ASGI 2.3) whose client goes away while a step of its run is in flight; the JSON lines
+    that were sent."""
+    request, sent = iter([{"type": "http.request", "body": b"", "more_body": False}]), list[bytes]()
+
+    async def receive() -> dict[str, Any]:
+        if (first := next(request, None)) is not None:
+            return first
+        assert await asyncio.to_thread(backbone.held.wait, 100)
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message.get("body", b""))
+
+    asked = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"question=Who%3F",
+    }
+    server = {"asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http"}
+    peers = {"root_path": "", "headers": [], "client": ("client", 1), "server": ("server", 80)}
+    await app({**asked, **server, **peers}, receive, send)
+    return [json.loads(line) for line in b"".join(sent).splitlines()]
+
+
+@pytest.mark.parametrize("path", ["/run", "/stream"])
+def test_a_client_that_goes_away_cancels_its_run(scope: dict[str, Any], tmp_path: Path, path: str) -> None:
+    async def main() -> list[dict[str, Any]]:
+        app = run("fastapi", scope)["app"]
+        async with app.router.lifespan_context(app):
+            sent = await get_and_leave(app, path, backbone)
+            assert await asyncio.to_thread(app.state.runtime.drain, 60)
+            return sent
+
+    with gated(tmp_path, "pre_lr_shared") as (scope["engine"], backbone):
+        backbone.hold("plan", "decode")
+        sent = asyncio.run(main())
+        assert scope["engine"].health().sessions == 0
+        assert backbone.rows_after == {}
+    if path == "/run":
+        assert sent[0]["status"] == "cancelled"
+    else:
+        said = [event["event"] for event in sent]
+        assert said[:2] == ["run_started", "turn_started"]
+        assert set(said[2:]) <= {"token"}, "nobody waited for its end"
 
 
 def test_the_graph_reports(scope: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ NAMES = {
     *("AgentrtError", "UsageError", "ConfigError", "DataError", "SchemeError", "RunBusyError"),
     "ToolHealthError",
     *("ResourceError", "BackboneError", "AdapterError", "CacheFullError"),
-    *("EngineError", "EngineClosedError", "ForkedError", "QueueFullError", "TurnCancelledError"),
+    *("EngineError", "EngineClosedError", "ForkedError", "QueueFullError", "SessionBusyError", "TurnCancelledError"),
 }
 
 

@@ -389,10 +389,7 @@ class Engine:
 
     def _check_idle(self, work: SessionWork) -> None:
         self._check_open()
-        if work.closed or work.closing:
-            raise EngineClosedError("the session is closed; open a new one with engine.session()")
-        if work.turn is not None:
-            raise EngineError("a turn of this session is running; wait for turn.result or cancel it first")
+        work.check_idle()
 
     def _check_thread(self) -> None:
         if self.backbone.compute.is_current:

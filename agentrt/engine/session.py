@@ -18,7 +18,8 @@ GREEDY = Sampling()
 class Session:
     """Made by `Engine.session`; a context manager. One turn at a time; methods may be called from any thread.
 
-    Raises EngineClosedError after `close`, EngineError while a turn is running where that is in the way.
+    Every method but `close` raises EngineClosedError after `close`, and SessionBusyError, changing nothing, while a
+    turn waits or runs.
     """
 
     def __init__(self, engine: "Engine", work: SessionWork) -> None:

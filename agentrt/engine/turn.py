@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,7 +45,8 @@ class TurnResult:
 
 
 class Turn:
-    """Handle of one running turn. Iterate it once for token ids; closing the iterator early cancels the turn."""
+    """Handle of one running turn. Iterate it once for token ids; closing the iterator early cancels the turn, also
+    before the first token."""
 
     def __init__(self, cancel: Callable[[], None], check_thread: Callable[[], None] = lambda: None) -> None:
         """`check_thread` raises where the calling thread may not wait: it is the one that would end the wait."""
@@ -56,9 +57,16 @@ class Turn:
         self._process = Process()
         self._outcome: TurnResult | BaseException | None = None
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Generator[int, None, None]:
         self._check_may_wait()
+        tokens = self._read()
+        next(tokens)  # closing a generator that has not begun would do nothing
+        return tokens
+
+    def _read(self) -> Generator[int, None, None]:
+        """Token ids, behind one number that is none."""
         try:
+            yield -1
             while (token_id := self._tokens.get()) is not None:
                 yield token_id
         finally:

@@ -9,12 +9,12 @@ import torch
 
 from agentrt.cache.prefix import PreamblePending
 from agentrt.engine.turn import FinishReason, Turn, TurnResult, TurnUsage
-from agentrt.errors import CacheFullError, UsageError
+from agentrt.errors import CacheFullError, EngineClosedError, SessionBusyError, UsageError
 from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling, sample
 from agentrt.schemes import SharingSession
 from agentrt.step import Pass
-from agentrt.trajectory import Trajectory
+from agentrt.trajectory import NEUTRAL, Trajectory
 
 
 @dataclass(eq=False)
@@ -40,6 +40,16 @@ class SessionWork:
             self.urgent = False
             self.quiet_since = time.perf_counter()
             self.sharing.quiet()
+
+    def check_idle(self) -> None:
+        """Raises EngineClosedError for a closed session, SessionBusyError where a turn waits or runs."""
+        if self.closed or self.closing:
+            raise EngineClosedError("the session is closed; open a new one with engine.session()")
+        if self.turn is not None:
+            raise SessionBusyError(
+                f"{self.turn.whose} is running in this session ({self.turn.stage}); wait for turn.result or cancel it, "
+                "or give each thread a session of its own"
+            )
 
 
 @dataclass(eq=False)
@@ -72,6 +82,18 @@ class TurnWork:
     """Of these, those of passes that only bring a shared cache up to date."""
     _quiet: float = 0.0
     _first: float = 0.0
+
+    @property
+    def whose(self) -> str:
+        """The turn, in words."""
+        return "a turn with adapters off" if self.adapter == NEUTRAL else f"a turn of {self.adapter!r}"
+
+    @property
+    def stage(self) -> str:
+        """What it is at, in words."""
+        if self.token_ids:
+            return f"tokens so far: {len(self.token_ids)}"
+        return "reading its context" if self.admitted else "waiting to start"
 
     @property
     def reading(self) -> bool:

@@ -1,105 +1,115 @@
-"""One worker of the load: episodes that run, are cancelled in every way there is, and bare sessions beside them."""
+"""One worker of the load: episodes that run, are cancelled in every way there is or refused, and bare sessions."""
 
+import itertools
 import random
+import shutil
 import threading
 import time
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections import Counter
+from pathlib import Path
 
-from agentrt import Runtime, Sampling, TurnCancelledError
-from agentrt.runtime.events import RunFinished, Token, ToolFinished
-from agentrt.runtime.options import CancelToken
+from agentrt import CacheFullError, CancelToken, QueueFullError, Runtime
+from agentrt.runtime.events import Event, RunFinished, Token, ToolFinished
+from benchmarks.soak.records import Happening, History, Played, Sample
+from benchmarks.soak.sessions import BareSessions
 
-CUT_SHORT = ("cancelled", "limit:time")
-"""Ends that hang on the clock: a replay may go further."""
-
-
-class Played(NamedTuple):
-    """An episode: what came of it. `whole` is False where it was cut short: `sampled` is then a beginning."""
-
-    question: str
-    seed: int
-    sampled: tuple[int, ...]
-    whole: bool
-    failed: tuple[bool, ...]
-    """For each tool call, whether it failed: a tool that is late for once changes what follows."""
+CUT_SHORT = ("cancelled", "limit:time", "failed")
+"""Ends that hang on the clock or on what else runs: a replay may go further."""
 
 
-class Turned(NamedTuple):
-    """A turn of a bare session that ran to its end."""
-
-    adapter: str
-    context: tuple[int, ...]
-    sampled: tuple[int, ...]
-
-
-@dataclass
 class Worker:
-    """Plays until the deadline. `busy_since` tells a watchdog how long the present piece of work has taken."""
+    """Plays until a deadline. `busy_since` tells a watchdog how long the present piece of work has taken.
 
-    runtime: Runtime
-    questions: tuple[str, ...]
-    seed: int
-    episodes: list[Played] = field(default_factory=list)
-    sessions: list[list[Turned]] = field(default_factory=list)
-    cancelled_turns: int = 0
-    busy_since: float = 0.0
-    error: BaseException | None = None
+    It keeps `replays` of its episodes and as many sessions. `folders`: where the runtime writes its runs, if it does;
+    each is deleted when it is over.
+    """
+
+    def __init__(
+        self, runtime: Runtime, questions: tuple[str, ...], seed: int, replays: int, folders: Path | None = None
+    ) -> None:
+        self.counts: Counter[Happening] = Counter()
+        self.episodes: Sample[Played] = Sample(replays, seed)
+        self.sessions: Sample[History] = Sample(replays, seed)
+        self.busy_since = 0.0
+        self.error: BaseException | None = None
+        self._runtime, self._questions, self._folders = runtime, questions, folders
+        self._rng = random.Random(seed)
+        self._bare = BareSessions(runtime.engine, self._rng, self.counts)
+        self._run_ids = (f"soak-{seed}-{number}" for number in itertools.count())
 
     def work(self, deadline: float) -> None:
-        rng = random.Random(self.seed)
-        ways = (self._whole, self._whole, self._closed_iterator, self._token, self._session)
+        """`deadline` on the monotonic clock; what has begun by then is finished."""
+        ways = (self._whole, self._whole, self._close_iterator, self._cancel_token, self._sessions, self._burst)
+        self.error = None
         try:
             while time.monotonic() < deadline:
                 self.busy_since = time.monotonic()
-                rng.choice(ways)(rng)
+                self._rng.choice(ways)()
         except BaseException as error:  # told to whoever started the thread
             self.error = error
         finally:
             self.busy_since = 0.0
 
-    def _whole(self, rng: random.Random) -> None:
-        self._play(rng, None, None)
+    def _whole(self) -> None:
+        self._play(None, None)
 
-    def _closed_iterator(self, rng: random.Random) -> None:
-        self._play(rng, rng.randrange(60), None)
+    def _close_iterator(self) -> None:
+        self._play(self._rng.randrange(60), None)
 
-    def _token(self, rng: random.Random) -> None:
+    def _cancel_token(self) -> None:
         token = CancelToken()
-        timer = threading.Timer(rng.random() * 0.5, token.cancel)
+        timer = threading.Timer(self._rng.random() * 0.5, token.cancel)
         timer.start()
-        self._play(rng, None, token)
+        self._play(None, token)
         timer.join()
 
-    def _play(self, rng: random.Random, close_after: int | None, token: CancelToken | None) -> None:
-        question, seed = rng.choice(self.questions), rng.randrange(8)
-        sampled: list[int] = []
-        whole, failed = False, list[bool]()
-        events = self.runtime.stream(question, seed=seed, cancel=token)
-        for event in events:
-            if isinstance(event, Token):
-                sampled.append(event.token_id)
-            if isinstance(event, RunFinished):
-                whole = event.status not in CUT_SHORT
-            if isinstance(event, ToolFinished):
-                failed.append(event.failure is not None)
-            if close_after is not None and len(sampled) > close_after:
-                events.close()
-                break
-        self.episodes.append(Played(question, seed, tuple(sampled), whole, tuple(failed)))
+    def _sessions(self) -> None:
+        self._offer(self._bare.play())
 
-    def _session(self, rng: random.Random) -> None:
-        engine = self.runtime.engine
-        turns: list[Turned] = []
-        with engine.session() as session:
-            for _ in range(rng.randrange(1, 6)):
-                context = tuple(rng.randrange(engine.backbone.vocab_size) for _ in range(rng.randrange(1, 40)))
-                adapter = rng.choice(engine.adapter_names)
-                turn = session.turn(adapter, context, Sampling(max_new_tokens=rng.randrange(1, 24)))
-                if rng.random() < 0.3:
-                    turn.cancel()
-                try:
-                    turns.append(Turned(adapter, context, turn.result.token_ids))
-                except TurnCancelledError:
-                    self.cancelled_turns += 1
-        self.sessions.append(turns)
+    def _burst(self) -> None:
+        self._offer(self._bare.burst())
+
+    def _offer(self, histories: list[History]) -> None:
+        for history in filter(None, histories):
+            self.sessions.offer(history)
+
+    def _play(self, close_after: int | None, token: CancelToken | None) -> None:
+        question, seed, run_id = self._rng.choice(self._questions), self._rng.randrange(8), next(self._run_ids)
+        heard = list[Event]()
+        events = self._runtime.stream(question, seed=seed, cancel=token, run_id=run_id)
+        try:
+            for event in events:
+                heard.append(event)
+                if close_after is not None and len(sampled_in(heard)) > close_after:
+                    self.counts["closed_iterators"] += 1
+                    events.close()
+                    break
+        except QueueFullError:
+            self.counts["refused_by_the_queue"] += 1
+        except CacheFullError:
+            self.counts["refused_for_room"] += 1
+        finally:
+            if self._folders is not None:
+                shutil.rmtree(self._folders / run_id, ignore_errors=True)  # one refused at once has none
+        self._note(question, seed, heard)
+
+    def _note(self, question: str, seed: int, heard: list[Event]) -> None:
+        ends = [event.status for event in heard if isinstance(event, RunFinished)]
+        whole = bool(ends) and ends[0] not in CUT_SHORT
+        calls = [event.failure for event in heard if isinstance(event, ToolFinished)]
+        self.counts["episodes"] += 1
+        self.counts["whole_episodes"] += whole
+        self.counts["cancelled_episodes"] += ends == ["cancelled"]
+        self.counts["tool_calls"] += len(calls)
+        self.counts["tool_timeouts"] += calls.count("timeout")
+        if sampled := sampled_in(heard):
+            self.episodes.offer(Played(question, seed, sampled, whole, failures_in(heard)))
+
+
+def sampled_in(heard: list[Event]) -> tuple[int, ...]:
+    return tuple(event.token_id for event in heard if isinstance(event, Token))
+
+
+def failures_in(heard: list[Event]) -> tuple[bool, ...]:
+    """For each tool call whether it failed."""
+    return tuple(event.failure is not None for event in heard if isinstance(event, ToolFinished))

@@ -6,27 +6,35 @@ from dataclasses import dataclass, field
 
 from agentrt import Runtime, Sampling
 from agentrt.engine import Engine, Session
-from agentrt.runtime.events import Token, ToolFinished
-from benchmarks.soak.load import Played, Turned
+from benchmarks.soak.load import failures_in, sampled_in
+from benchmarks.soak.records import Cropped, History, Played
 
 NEAR_TIE = 1e-4
 """Between the logits of two tokens: less than what other company in a step may change in fp32."""
+NEAR_TIES_SHARE = 0.01
+SKIPPED_SHARE = 0.05
+"""Of all replays; one of a kind is always allowed, since a short soak has few."""
 
 
 @dataclass
 class Comparison:
-    """Counts, and `faults`: what differs, in words."""
+    """Counts, and `faults`: what differs, in words. A replay is that of an episode or of one turn of a session."""
 
-    replayed: int = 0
-    skipped: int = 0
-    """Episodes that were replayed in vain: a tool was late in one of the two and not in the other."""
+    same: int = 0
     near_ties: int = 0
-    """Episodes and sessions that differ from their replay, the first time where two tokens are as good as equal."""
+    """Those that differ, the first time where two tokens are as good as equal."""
+    skipped: int = 0
+    """Episodes replayed in vain: a tool was late in one of the two and not in the other."""
     tokens: int = 0
+    """That were the same in replays that were the same as a whole."""
     faults: list[str] = field(default_factory=list)
 
-    def same(self, num_tokens: int) -> None:
-        self.replayed += 1
+    @property
+    def replays(self) -> int:
+        return self.same + self.near_ties + self.skipped + len(self.faults)
+
+    def agree(self, num_tokens: int) -> None:
+        self.same += 1
         self.tokens += num_tokens
 
     def differ(self, what: str, apart: float) -> None:
@@ -36,29 +44,41 @@ class Comparison:
         else:
             self.faults.append(f"{what} differs from its replay; the two tokens are {apart:.2g} apart")
 
+    def too_many(self) -> list[str]:
+        """Faults of all replays together: excuses that were used too often to believe them."""
+        counted = (("near ties", self.near_ties, NEAR_TIES_SHARE), ("skipped", self.skipped, SKIPPED_SHARE))
+        return [
+            f"{found} of {self.replays} replays are {kind}, more than {share:.0%}"
+            for kind, found, share in counted
+            if found > max(1, share * self.replays)
+        ]
+
 
 def replay_episode(runtime: Runtime, played: Played, comparison: Comparison) -> None:
-    events = list(runtime.stream(played.question, seed=played.seed))
-    alone = tuple(event.token_id for event in events if isinstance(event, Token))
-    failed = tuple(event.failure is not None for event in events if isinstance(event, ToolFinished))
-    if failed[: len(played.failed)] != played.failed:  # a tool that was late for once
+    heard = list(runtime.stream(played.question, seed=played.seed))
+    alone = sampled_in(heard)
+    if failures_in(heard)[: len(played.failed)] != played.failed:  # a tool that was late for once
         comparison.skipped += 1
     elif played.sampled == (alone if played.whole else alone[: len(played.sampled)]):
-        comparison.same(len(played.sampled))
+        comparison.agree(len(played.sampled))
     else:
         what = f"{played.question!r} with seed {played.seed}"
         comparison.differ(what, _episode_apart(runtime, played))
 
 
-def replay_session(engine: Engine, turns: Sequence[Turned], comparison: Comparison) -> None:
+def replay_session(engine: Engine, history: History, comparison: Comparison) -> None:
     with engine.session() as session:
-        for adapter, context, sampled in turns:
+        for done in history:
+            if isinstance(done, Cropped):
+                session.crop(done.length)
+                continue
+            adapter, context, sampled = done
             with session.fork() as boundary:
                 alone = session.turn(adapter, context, Sampling(max_new_tokens=len(sampled))).result.token_ids
                 if alone != sampled:
                     comparison.differ(f"a turn of {adapter}", _apart(boundary, adapter, context, sampled, alone))
                     return  # what follows was said after other words
-            comparison.same(len(sampled))
+            comparison.agree(len(sampled))
 
 
 def _episode_apart(runtime: Runtime, played: Played) -> float:

@@ -6,10 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Usage(NamedTuple):
+@dataclass(frozen=True)
+class Usage:
     threads: int
     files: int
     resident_bytes: int

@@ -10,7 +10,15 @@ import weakref
 import pytest
 
 from agentrt.engine import Engine, EngineConfig
-from agentrt.errors import EngineClosedError, EngineError, ForkedError, QueueFullError, TurnCancelledError, UsageError
+from agentrt.errors import (
+    EngineClosedError,
+    EngineError,
+    ForkedError,
+    QueueFullError,
+    SessionBusyError,
+    TurnCancelledError,
+    UsageError,
+)
 from agentrt.model.backbone import Backbone
 from agentrt.model.sampling import Sampling
 from agentrt.model.tiny import tiny_adapter, tiny_model
@@ -139,13 +147,13 @@ def test_bad_input_is_refused_by_type_and_the_engine_goes_on(open_engine):
     def second() -> None:
         try:
             session.turn("action", [4])
-        except EngineError as error:
+        except SessionBusyError as error:
             errors.append(str(error))
 
     thread = threading.Thread(target=second)
     thread.start()
     thread.join()
-    assert errors == ["a turn of this session is running; wait for turn.result or cancel it first"]
+    assert [error.startswith("a turn of 'plan' is running in this session (") for error in errors] == [True]
     running.cancel()
     session.close()
     with pytest.raises(EngineClosedError, match="session is closed"):
@@ -154,6 +162,44 @@ def test_bad_input_is_refused_by_type_and_the_engine_goes_on(open_engine):
     engine.close()
     with pytest.raises(EngineClosedError, match="open a new one"):
         engine.session()
+
+
+def test_a_busy_session_refuses_everything_else_by_a_type_of_its_own_and_changes_nothing(open_engine):
+    engine = open_engine()
+    session = engine.session([1, 2])
+    told = []
+
+    def refused(use):
+        with pytest.raises(SessionBusyError) as caught:
+            use()
+        told.append(str(caught.value))
+
+    def append(generated):
+        refused(lambda: session.append([9]))
+        return len(generated) == 2
+
+    with engine._changed:  # the worker waits for the lock, so the turn does not start
+        turn = session.turn("plan", [3], Sampling(max_new_tokens=60, stop=append))
+        for use in (
+            lambda: session.turn("action", [4]),
+            lambda: session.crop(0),
+            session.fork,
+            session.wait,
+            session.settle,
+        ):
+            refused(use)
+        assert engine.stats().sessions == 1, "a fork that is refused is not there"
+    assert len(turn.result.token_ids) == 2
+    fix = "; wait for turn.result or cancel it, or give each thread a session of its own"
+    busy = "a turn of 'plan' is running in this session"
+    assert told[:5] == [f"{busy} (waiting to start){fix}"] * 5
+    assert told[5:] == [f"{busy} (tokens so far: {number}){fix}" for number in (1, 2)]
+    assert session.trajectory.token_ids == [1, 2, 3, *turn.result.token_ids]
+    neutral = session.turn("", [5], LONG)
+    with pytest.raises(SessionBusyError, match="a turn with adapters off is running"):
+        session.turn("plan", [6])
+    neutral.cancel()
+    assert not issubclass(SessionBusyError, EngineClosedError)
 
 
 @pytest.mark.parametrize("scheme", ["pre_lr_shared", "rebase_shared:db", "rebase_shared:auto"])

@@ -14,6 +14,7 @@ import pytest
 from agentrt.engine import Session, Turn
 from agentrt.errors import CacheFullError, TurnCancelledError
 from agentrt.model.sampling import Sampling
+from benchmarks.soak.records import Cropped, Turned
 from tests.models import AGENTS
 
 THREADS = 6
@@ -23,16 +24,6 @@ MOST_SESSIONS = 3
 PREAMBLES = ((7, 7, 7), (7, 7, 7, 8), (9, 9, 9, 9), ())
 SCHEMES = ["pre_lr_shared", "rebase_shared:auto", "rebase_shared:lp/qkvo"]
 MORE = ["non_shared", "rebase_shared:db", "rebase_shared:lp,lp_at=handover", "rebase_shared:auto/qkvo", "cacheblend"]
-
-
-class Turned(NamedTuple):
-    adapter: str
-    context: tuple[int, ...]
-    sampled: tuple[int, ...]
-
-
-class Cropped(NamedTuple):
-    length: int
 
 
 class Part(NamedTuple):

@@ -16,6 +16,7 @@ from agentrt.evaluate.evaluation.row import EpisodeRow
 from agentrt.evaluate.evaluation.summary import summarise
 from agentrt.evaluate.statistics import bootstrap_mean
 from agentrt.questions.datasets import load_questions
+from agentrt.questions.question import Question
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool, ScriptedEngine
 from agentrt_tools import ToolFailed
@@ -33,17 +34,29 @@ OTHERS = (pytest.param(scheme, marks=pytest.mark.slow) for scheme in EVERY_SCHEM
 
 @pytest.mark.parametrize("scheme", [*FEW, *OTHERS])
 def test_concurrency_and_order_change_no_episode(open_runtime: OpenRuntime, scheme: str) -> None:
-    runtime = open_runtime(scheme)
-    questions = MINI[:5]
-    alone = rows_of(runtime, EvalPlan("mini", questions, repeats=2))
-    shuffled = list(questions)
-    random.Random(1).shuffle(shuffled)
-    together = rows_of(runtime, EvalPlan("mini", tuple(shuffled), repeats=2, concurrency=4))
-    assert len(alone) == 10
-    by_key = {row.key: same_part(row) for row in together}
-    assert {row.key: same_part(row) for row in alone} == by_key
+    by_key = play_alone_and_together(open_runtime(scheme), MINI[:5], repeats=2)
+    assert len(by_key) == 10
     first, again = by_key[Key(MINI[0].id, 0)], by_key[Key(MINI[0].id, 1)]
     assert first["result"]["spans"] != again["result"]["spans"], "a repeat has a seed of its own"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["rebase_shared:auto", "cacheblend"])
+def test_concurrency_changes_no_episode_of_the_whole_benchmark(open_runtime: OpenRuntime, scheme: str) -> None:
+    everything = tuple(load_questions("mini", split=None))
+    assert len(everything) > len(MINI)
+    assert len(play_alone_and_together(open_runtime(scheme), everything, repeats=1)) == len(everything)
+
+
+def play_alone_and_together(runtime: Runtime, questions: tuple[Question, ...], repeats: int) -> dict[Key, Any]:
+    """What an episode has in common with itself, one after another and four at a time in another order: the same."""
+    alone = rows_of(runtime, EvalPlan("mini", questions, repeats=repeats))
+    shuffled = list(questions)
+    random.Random(1).shuffle(shuffled)
+    together = rows_of(runtime, EvalPlan("mini", tuple(shuffled), repeats=repeats, concurrency=4))
+    by_key = {row.key: same_part(row) for row in together}
+    assert {row.key: same_part(row) for row in alone} == by_key
+    return by_key
 
 
 def test_a_seed_depends_on_question_repeat_and_seed_alone() -> None:
