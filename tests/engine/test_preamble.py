@@ -7,7 +7,8 @@ import torch
 
 from agentrt.errors import CacheFullError, TurnCancelledError
 from agentrt.model.sampling import Sampling
-from tests.engine.conftest import QKVO, VARIANTS, every_scheme, few_schemes
+from tests.engine.cast import QKVO
+from tests.engine.conftest import VARIANTS, every_scheme, few_schemes
 from tests.models import random_turns
 
 PREAMBLE = [(7 * i) % 211 for i in range(500)]
