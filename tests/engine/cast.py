@@ -22,7 +22,7 @@ ALL_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
 class Cast(NamedTuple):
-    """`scheme`: what `make_scheme` takes. `invocations` are those of activated adapters."""
+    """`scheme`: what `make_scheme` takes; `invocations`: of activated adapters. Nothing of it is to be changed."""
 
     scheme: str
     model: Any
@@ -46,7 +46,7 @@ def cast(variant, family="llama", targets=("q_proj", "v_proj")) -> Cast:
     scheme = variant.removesuffix(QKVO).removesuffix(ZERO)
     if scheme.startswith("alora"):
         model, folders = make_activated()
-        return Cast(scheme, copy.deepcopy(model), dict(folders), INVOCATIONS)
+        return Cast(scheme, model, folders, INVOCATIONS)
     if variant.endswith(QKVO):
         family, targets = "qwen3", ALL_TARGETS
     zero = {"zero_b": True} if variant.endswith(ZERO) else {}

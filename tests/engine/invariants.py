@@ -104,11 +104,11 @@ def owed(part):
 
 def shares_its_slots_with_its_branches(part):
     """4.4: what was there at a fork is one copy, before and after either branch generates."""
-    for twin, ends in part.twins.items():
-        for name, end in ends.items():
-            mine, others = (each.sharing.tapes.get(name) for each in (part, twin))
-            if end:
-                assert mine.runs(0, end) == others.runs(0, end), name
+    for twin, common in part.twins.items():
+        for name, (start, end) in common.items():
+            if end > start:
+                mine, others = (slots_of(each.sharing.tapes[name].runs(start, end)) for each in (part, twin))
+                assert mine == others, name
 
 
 def share_one_copy_of_a_preamble(parts):

@@ -32,7 +32,7 @@ class Told(NamedTuple):
 @dataclass(eq=False)
 class Part:
     """`paths`: which path has processed each token, of those that were processed; `reach`: how far each agent has
-    itself; `twins`: by branch of a fork, how long each tape was that both hold the same slots of."""
+    itself; `twins`: by branch of a fork, the positions of each tape of which both hold the same slots."""
 
     engine: Engine
     session: Session
@@ -41,7 +41,7 @@ class Part:
     preamble: tuple[int, ...]
     paths: list[str] = field(default_factory=list)
     reach: dict[str, int] = field(default_factory=dict)
-    twins: dict["Part", dict[str, int]] = field(default_factory=dict)
+    twins: dict["Part", dict[str, tuple[int, int]]] = field(default_factory=dict)
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -82,8 +82,10 @@ class Part:
         end = len(ids) - 1
         paths = [agent] * (end - start)
         if self.fixed is not None and agent != self.fixed:
-            neutral = max(self.definition.preamble - start, 0 if self.tail is None else read - self.tail - start, 0)
-            paths[:neutral] = [self.fixed] * neutral
+            head = max(self.definition.preamble, 0 if self.tail is None else read - self.tail)
+            if self.cast.invocations:  # which `context` begins with
+                head = max(head, read - len(context))
+            paths[: max(0, head - start)] = [self.fixed] * max(0, head - start)
         self.paths += paths
         self.reach[agent] = end
         return Told(agent, start, logits, result)
@@ -95,15 +97,16 @@ class Part:
         self.definition.crop(length)
         del self.paths[length:]
         self.reach = {agent: min(end, length) for agent, end in self.reach.items()}
-        for twin, ends in self.twins.items():
-            twin.twins[self] = self.twins[twin] = {name: min(end, length) for name, end in ends.items()}
+        for twin, common in self.twins.items():
+            left = {name: (start, min(end, length)) for name, (start, end) in common.items()}
+            twin.twins[self] = self.twins[twin] = left
 
     def forked(self, session) -> "Part":
         twin = Part(self.engine, session, self.cast, self.definition.fork(), self.preamble)
         twin.paths, twin.reach = list(self.paths), dict(self.reach)
         tapes = [each for each in self.sharing.tapes.items() if not each[0].startswith(PASSING) and "/" not in each[0]]
-        for other, ends in [*self.twins.items(), (self, {name: tape.end for name, tape in tapes})]:
-            twin.twins[other] = other.twins[twin] = dict(ends)
+        for other, common in [*self.twins.items(), (self, {name: (tape.start, tape.end) for name, tape in tapes})]:
+            twin.twins[other] = other.twins[twin] = dict(common)
         return twin
 
     def closed(self):
