@@ -1,4 +1,4 @@
-"""The engine as its callers see it: turns, cancellation, crops, forks, budgets, errors; the books after each."""
+"""The engine as its callers see it: turns, cancellation, budgets, errors; the books after each."""
 
 import sys
 import threading
