@@ -23,9 +23,9 @@ SELECTIVE = ("droidspeak", "droidspeak_scattered", "cacheblend", "relay_caching"
 
 
 def says_what_peft_says(part, told, *, zero_b=False):
-    """4.1, 4.2: equal to transformers + peft with B = 0, or where the scheme is exact; returns whether it is."""
+    """4.1, 4.2: equal to transformers + peft with B = 0, or where the scheme is exact."""
     if not (zero_b or is_exact(part, told)):
-        return False
+        return
     ids = part.definition.token_ids
     if told.agent:
         logits = peft_logits(part.cast.dense, told.agent, ids)
@@ -33,7 +33,6 @@ def says_what_peft_says(part, told, *, zero_b=False):
         with part.cast.dense.peft_model.disable_adapter():
             logits = stock_logits(part.cast.dense.peft_model, ids)
     gives_the_logprobs_of(logits[-len(told.result.token_ids) - 1 : -1], told.result)
-    return True
 
 
 def is_exact(part, told):

@@ -58,7 +58,6 @@ class Stage:
         self.engine = open_engine(variant, kind=SteppedBackbone, max_context=400, **limits)
         self.engine.backbone.before = lambda step, planes: invariants.touches_only_what_is_its_own(step, self.engine)
         self.parts: list[Part] = []
-        self.exact = 0
         self.do(0, Does("open", 0))
 
     @property
@@ -117,7 +116,7 @@ class Stage:
         for part, turn in turns.items():
             told = part.turned(asks[part].agent, contexts[part], turn.result)
             invariants.says_what_its_definition_says(told)
-            self.exact += invariants.says_what_peft_says(part, told, zero_b=self.zero_b)
+            invariants.says_what_peft_says(part, told, zero_b=self.zero_b)
             if not asks[part].forced:
                 invariants.takes_the_likeliest(told)
             invariants.has_moved_nothing(part, begun[part], told.start)
