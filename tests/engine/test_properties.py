@@ -19,9 +19,10 @@ ASKS = st.builds(
 )
 TURNS = st.builds(Together, st.lists(ASKS, min_size=1, max_size=3).map(tuple))
 ENDS = st.builds(Ends, st.sampled_from(["cancel", "fail", "full"]), ASKS, st.integers(0, 7))
-WAYS = ("open", "append", "crop", "crop", "fork", "fork", "wait", "settle", "close")
-OTHERS = st.builds(Does, st.sampled_from(WAYS), st.integers(0, 99))
-SCHEDULE = st.lists(st.tuples(st.integers(0, 9), st.one_of(TURNS, TURNS, ENDS, OTHERS)), max_size=10)
+BRANCHES = st.builds(Does, st.sampled_from(["crop", "fork"]), st.integers(0, 99))
+OTHERS = st.builds(Does, st.sampled_from(["open", "append", "wait", "settle", "close"]), st.integers(0, 99))
+OPERATIONS = st.one_of(TURNS, TURNS, ENDS, BRANCHES, OTHERS)
+SCHEDULE = st.lists(st.tuples(st.integers(0, 9), OPERATIONS), min_size=4, max_size=12)
 
 VARIANTS = [
     *REFERENCES,
