@@ -85,6 +85,12 @@ class Trajectory:
         """Count tokens from position `length` on as waiting again; they stay in the trajectory."""
         self.processed = [p._replace(end=min(p.end, length)) for p in self.processed if p.start < length]
 
+    def step_back(self, length: int) -> None:
+        """Count tokens from position `length` on as waiting again, for whichever path reads next: of a preamble, which
+        is what one path read before the first turn, they are no part any longer."""
+        self.unprocess(length)
+        self.preamble = min(self.preamble, length)
+
     def restore(self, earlier: "Trajectory") -> None:
         """Become equal to `earlier`, a copy taken before."""
         self.token_ids[:] = earlier.token_ids

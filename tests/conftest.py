@@ -23,6 +23,8 @@ import torch
 
 torch.set_num_threads(1)  # tiny models: threads cost more than they give
 
+pytest.register_assert_rewrite("tests.engine.invariants", "tests.reference.held")  # so that their failures tell values
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:

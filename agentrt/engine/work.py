@@ -107,9 +107,10 @@ class TurnWork:
         """
         trajectory, sharing = self.session.trajectory, self.session.sharing
         if trajectory.num_processed == len(trajectory):  # nothing to feed: the last token is read again
-            sharing.crop(len(trajectory) - 1)
-            trajectory.unprocess(len(trajectory) - 1)
-            self.before.unprocess(len(trajectory) - 1)
+            last = len(trajectory) - 1
+            sharing.crop(last)
+            trajectory.step_back(last)
+            self.before.step_back(last)
         self._quiet = max(self.submitted, self.session.quiet_since)
         known = trajectory.num_processed
         try:

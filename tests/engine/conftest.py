@@ -5,9 +5,8 @@ import pytest
 from agentrt.engine import Engine, EngineConfig
 from agentrt.model.backbone import Backbone
 from agentrt.schemes.make import make_scheme
-from tests.models import make
+from tests.engine.cast import cast, engine_parts
 
-QKVO = "/qkvo"
 VARIANTS = [
     "non_shared",
     "full_shared",
@@ -56,21 +55,14 @@ few_schemes = pytest.mark.parametrize(
 
 @pytest.fixture
 def open_engine():
-    """open_engine(scheme, family, **config): an engine that is closed after the test, its books checked.
-
-    `scheme/qkvo`: over a model with k_norm, with adapters on the key projection too.
-    """
+    """open_engine(variant, family, targets, kind, **config): an engine that is closed after the test, its books
+    checked; `variant` as in `cast`, `kind` the class of its backbone."""
     engines = []
 
-    def build(scheme="pre_lr_shared", family="llama", targets=("q_proj", "v_proj"), **config):
-        if scheme.endswith(QKVO):
-            scheme, family = scheme.removesuffix(QKVO), "qwen3"
-            targets = ("q_proj", "k_proj", "v_proj", "o_proj")
-        model, folders = make(family, targets=targets, shared_a=scheme.startswith("base_lr_shared"))
-        backbone = Backbone(model)
-        adapters = backbone.load_adapters(folders)
+    def build(variant="pre_lr_shared", family="llama", targets=("q_proj", "v_proj"), kind=Backbone, **config):
+        played = cast(variant, family, targets)
         limits = {"segment_slots": 64, "poison": True, "ride_rows": 4, **config}
-        engine = Engine(backbone, adapters, make_scheme(scheme), config=EngineConfig(**limits))
+        engine = Engine(*engine_parts(played, kind), make_scheme(played.scheme), config=EngineConfig(**limits))
         engines.append(engine)
         return engine
 

@@ -61,7 +61,7 @@ def tokens_alone(engine, scheme):
 def test_company_changes_no_token(open_any, scheme, order, step, idle, ride):
     quiet = open_any(scheme)
     alone = tokens_alone(quiet, scheme)
-    crowd = open_any(scheme, max_step_tokens=step, idle_chunk_tokens=idle, ride_rows=ride)
+    crowd = open_any(scheme, max_step_tokens=step, chunk_tokens=idle, ride_rows=ride)
     with ThreadPoolExecutor(SESSIONS) as pool:
         running = {seed: pool.submit(play, crowd, turns_of(seed, scheme)) for seed in order}
         found = [running[seed].result().trajectory.token_ids for seed in range(SESSIONS)]
@@ -138,7 +138,7 @@ def test_whoever_arrives_in_the_midst_of_others_changes_no_token(open_any, schem
     quiet = open_any(scheme)
     turns = [long_first(turns_of(seed, scheme)) for seed in range(SESSIONS)]
     alone = [play(quiet, each).trajectory.token_ids for each in turns]
-    crowd = open_any(scheme, max_step_tokens=step, idle_chunk_tokens=idle, ride_rows=ride)
+    crowd = open_any(scheme, max_step_tokens=step, chunk_tokens=idle, ride_rows=ride)
     guests = []
     for each, when, pause in zip(turns, ["between", "prefill", "decode", *whens], pauses, strict=True):
         guests.append(Guest(crowd, each, guests[-1] if guests else None, when, pause))

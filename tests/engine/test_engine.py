@@ -1,4 +1,4 @@
-"""The engine as its callers see it: turns, cancellation, crops, forks, budgets, errors; the books after each."""
+"""The engine as its callers see it: turns, cancellation, budgets, errors; the books after each."""
 
 import sys
 import threading
@@ -16,7 +16,8 @@ from agentrt.errors import (
     UsageError,
 )
 from agentrt.model.sampling import Sampling
-from tests.engine.conftest import QKVO, every_scheme, few_schemes
+from tests.engine.cast import QKVO
+from tests.engine.conftest import every_scheme, few_schemes
 from tests.models import random_turns
 
 READS_ALL = ("non_shared", "base_shared", "own_kv", "neutral_prefix:early")
@@ -138,36 +139,6 @@ def test_a_full_budget_refuses_the_turn_and_nothing_else(open_engine, scheme):
     assert len(session.trajectory) == 3 + 9 + 3
     small.check_integrity()
     assert session.turn("plan", [2], Sampling(max_new_tokens=2)).result.finish_reason == "length"
-
-
-@every_scheme
-def test_crop_and_replay_give_the_same_continuation(open_engine, scheme):
-    engine = open_engine(scheme)
-    session = play(engine, random_turns(4, count=3))
-    length = len(session.trajectory)
-    first = play(engine, random_turns(5, count=2), session).trajectory.token_ids[length:]
-    session.crop(length)
-    assert session.trajectory.num_processed <= length
-    session.crop(length - 1)
-    assert len(session.trajectory) == length - 1
-    assert len(first) > 0
-    engine.check_integrity()
-    assert session.turn("plan", [3], Sampling(max_new_tokens=2)).result.usage.generated_tokens == 2
-
-
-@every_scheme
-def test_a_fork_shares_every_slot_and_both_branches_go_on(open_engine, scheme):
-    engine = open_engine(scheme)
-    session = play(engine, random_turns(6, count=4))
-    session.settle()
-    held = engine.stats().held_bytes
-    fork = session.fork()
-    assert engine.stats().held_bytes == held
-    left = play(engine, random_turns(7, count=3), session).trajectory.token_ids
-    right = play(engine, random_turns(7, count=3), fork).trajectory.token_ids
-    assert left == right
-    session.close()
-    assert play(engine, random_turns(8, count=1), fork).trajectory.token_ids[: len(right)] == right
 
 
 @every_scheme

@@ -7,7 +7,8 @@ import torch
 
 from agentrt.errors import CacheFullError, TurnCancelledError
 from agentrt.model.sampling import Sampling
-from tests.engine.conftest import QKVO, VARIANTS, every_scheme, few_schemes
+from tests.engine.cast import QKVO
+from tests.engine.conftest import VARIANTS, every_scheme, few_schemes
 from tests.models import random_turns
 
 PREAMBLE = [(7 * i) % 211 for i in range(500)]
@@ -180,3 +181,22 @@ def test_with_preamble_paper_it_is_context_of_the_first_turn_and_nothing_is_kept
         assert session.trajectory.processed[0].path == ("" if "full," in scheme else "plan")
     assert found[0] == found[1]
     assert engine.stats().preambles_kept == 0
+
+
+@every_scheme
+def test_a_preamble_whose_last_token_was_read_again_by_another_path_is_not_left_to_others(open_engine, scheme):
+    """A turn with nothing to feed steps back one token: here the preamble's last."""
+    engine, alone = open_engine(scheme), open_engine(scheme, max_preambles=0)
+    odd = engine.session(PREAMBLE[:5])
+    two_turns(odd)
+    odd.crop(5)
+    for agent, context in (("action", []), ("reflect", [3])):
+        odd.turn(agent, context, Sampling(max_new_tokens=2)).result  # noqa: B018
+    found = []
+    for each in (engine, alone):
+        session = each.session(PREAMBLE[:5])
+        two_turns(session)
+        forced = Sampling(max_new_tokens=4, forced=[5, 6, 7, 8])
+        found.append([session.turn(agent, [3], forced).result for agent in ("reflect", "plan", "action")])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(torch.tensor(got.logprobs), torch.tensor(want.logprobs), rtol=0, atol=2e-5)

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from agentrt.errors import CacheFullError, TurnCancelledError
 from agentrt.model.sampling import Sampling
-from tests.engine.conftest import QKVO, VARIANTS
+from tests.engine.cast import QKVO
+from tests.engine.conftest import VARIANTS
 from tests.models import AGENTS
 
 KEYED = [*(each for each in VARIANTS if each.endswith(QKVO)), "rebase_shared:auto,fuse_rows=0/qkvo"]

@@ -1,5 +1,7 @@
 """What every definition has, and the two schemes that keep values in full: each agent its own cache, or one for all."""
 
+import copy
+
 import torch
 
 from tests.reference.dense import DenseModel
@@ -41,6 +43,20 @@ class Reference:
 
     def length(self, key):
         return len(self.caches[key]) if key in self.caches else 0
+
+    def crop(self, length):
+        """Cut every cache back to `length` (SCHEMES.md, held tokens)."""
+        del self.token_ids[length:]
+        self.preamble = min(self.preamble, length)
+        self.caches = {key: rows[:length] for key, rows in self.caches.items()}
+
+    def fork(self):
+        """A second one with the same past."""
+        twin = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict):
+                setattr(twin, name, copy.deepcopy(value))
+        return twin
 
 
 class NonShared(Reference):

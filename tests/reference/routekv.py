@@ -64,7 +64,7 @@ class Alora(NeutralPrefix):
         ids, wanted = self.token_ids, self.invocations.get(agent, [])
         starts = [at for at in range(len(ids)) if ids[at : at + len(wanted)] == list(wanted)]
         self.caches, self.own = dict(self.empty), {}
-        self.neutral(starts[-1] if agent else len(ids) - len(context))
+        self.neutral(starts[-1] if agent else len(ids) - 1)
         return Reference.turn(self, agent, [], forced)
 
     def finish(self, agent):
@@ -94,7 +94,8 @@ class EarlyPrefix(NonShared):
 
 
 class Ridge(NeutralPrefix, NonShared):
-    """Each agent's own cache: its own rows, and translated neutral ones where others wrote.
+    """Each agent's own cache: its own rows, and translated neutral ones where others wrote. A role without an adapter
+    reads and writes the neutral cache.
 
     `translate(agent, layer, k, v, start)` gives the rows for positions from `start` on.
     """
@@ -107,7 +108,7 @@ class Ridge(NeutralPrefix, NonShared):
         if self.length(("k", 0)) < self.preamble:
             self.neutral(self.preamble)
         shared = self.length(("k", 0))
-        for layer in range(self.model.num_layers):
+        for layer in range(self.model.num_layers if agent else 0):
             start = self.length(("k", layer, agent))
             neutral = (self.caches[part, layer][start:shared] for part in ("k", "v"))
             for part, rows in zip(("k", "v"), self.translate(agent, layer, *neutral, start), strict=True):
@@ -116,7 +117,10 @@ class Ridge(NeutralPrefix, NonShared):
         return Reference.turn(self, agent, [], forced)
 
     def read(self, agent):
-        return NonShared.read(self, agent)
+        return (NonShared if agent else NeutralPrefix).read(self, agent)
 
     def finish(self, agent):
-        self.neutral(self.length(("k", 0, agent)))
+        if agent:
+            self.neutral(self.length(("k", 0, agent)))
+        else:
+            super().finish(agent)

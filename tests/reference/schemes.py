@@ -125,6 +125,11 @@ class ReBaseShared(PreLRShared):
         if self.private:
             self.rebase()
 
+    def crop(self, length):
+        base = self.length(("k0", 0))
+        super().crop(length)
+        self.private = {key: rows[: length - base] for key, rows in self.private.items() if length > base}
+
     def rebase(self):
         end = self.length(("k0", 0)) + len(self.private["k0", 0])
         self.private = {}

@@ -12,6 +12,7 @@ class Selective(FullShared):
         super().__init__(model, agents, preamble)
         self.reach = {}  # how far an agent has itself processed
         self.repaired = {}  # (agent, layer) -> {position: (k, v)}
+        self.margin = float("inf")  # how clearly the worst token chosen so far beat the best one left
 
     def read(self, agent):
         read, shared = self.reach.get(agent, 0), self.length(("k", 0, "shared"))
@@ -22,6 +23,22 @@ class Selective(FullShared):
 
     def repair(self, agent, start, end):
         raise NotImplementedError
+
+    def crop(self, length):
+        super().crop(length)
+        self.reach = {agent: min(reach, length) for agent, reach in self.reach.items()}
+        self.repaired = {
+            key: {position: rows for position, rows in own.items() if position < length}
+            for key, own in self.repaired.items()
+        }
+
+    def best(self, rows, score, count):
+        """The `count` of `rows` with the highest scores."""
+        ranked = sorted(rows, key=lambda row: -score[row])
+        if 0 < count < len(ranked):
+            last, next_one = (float(score[row]) for row in ranked[count - 1 : count + 1])
+            self.margin = min(self.margin, (last - next_one) / max(abs(last), 1e-12))
+        return ranked[:count]
 
     def merged(self, agent, layer):
         """K and V of all tokens as `agent` reads them: its own rows where it has some."""
@@ -62,6 +79,10 @@ class DroidSpeak(Selective):
         self.states.update(zip(range(start, len(self.token_ids)), inputs[-1], strict=True))
         return logits
 
+    def crop(self, length):
+        super().crop(length)
+        self.states = {position: state for position, state in self.states.items() if position < length}
+
     def repair(self, agent, start, end):
         if not self.layers:
             return
@@ -83,7 +104,7 @@ class CacheBlend(Selective):
         values = self.full_values(agent, 1, v0, x)
         change = (values - self.caches["v", 1, "shared"][start:end]).pow(2).sum((1, 2))
         self.keep(agent, 1, positions, k, values)
-        best = sorted(range(end - start), key=lambda row: -change[row])[: int(self.ratio * (end - start) + 1e-9)]
+        best = self.best(range(end - start), change, int(self.ratio * (end - start) + 1e-9))
         rows = torch.tensor(sorted(best), dtype=torch.long)
         hidden, positions = hidden[rows], positions[rows]
         for layer in range(1, self.model.num_layers if best else 1):
@@ -124,8 +145,5 @@ class RelayCaching(Selective):
         influence = weights.sum((0, 1))[start:]
         units = (1.5 * deviation.mean()).clamp_min(1e-12), (1.45 * influence.mean()).clamp_min(1e-12)
         score = torch.maximum(deviation / units[0], influence / units[1])
-        kept = set(range(n - tail, n))
-        for row in sorted(range(n), key=lambda row: -score[row]):
-            if len(kept) < int(self.ratio * n + 1e-9):
-                kept.add(row)
-        return torch.tensor(sorted(kept))
+        best = self.best(range(n - tail), score, max(0, int(self.ratio * n + 1e-9) - tail))
+        return torch.tensor(sorted([*best, *range(n - tail, n)]))

@@ -17,9 +17,9 @@ from agentrt.schemes.alora import last_start
 from agentrt.schemes.make import make_scheme
 from tests.models import AGENTS, FAMILIES, make, scratch
 from tests.reference.dense import dense_model
+from tests.reference.held import assert_close
 from tests.reference.routekv import Alora
 from tests.rig import Rig
-from tests.schemes.test_dense_reference import assert_close
 from tests.schemes.test_invariants import peft_logits
 
 INVOCATIONS = {"plan": (200, 201), "action": (202,), "reflect": (203, 204, 203)}

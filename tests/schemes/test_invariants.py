@@ -9,8 +9,8 @@ import torch
 from agentrt.schemes import SCHEMES
 from tests.models import AGENTS, FAMILIES, every_family, make, random_turns
 from tests.reference.dense import DenseModel, dense_model
+from tests.reference.held import assert_close
 from tests.rig import Rig
-from tests.schemes.test_dense_reference import assert_close
 
 NAMED = {"rebase_shared": "rebase_shared:lp", "neutral_prefix": "neutral_prefix:question"}
 """Every schedule has the one definition."""

@@ -10,9 +10,10 @@ from agentrt.model.ridge import rotate
 from agentrt.model.tiny import tiny_adapter
 from tests.models import AGENTS, FAMILIES, make, random_turns
 from tests.reference.dense import dense_model
+from tests.reference.held import assert_close
 from tests.reference.registry import REFERENCES
 from tests.rig import Rig
-from tests.schemes.test_dense_reference import FACTORED, QKVO, assert_close
+from tests.schemes.test_dense_reference import FACTORED, QKVO
 from tests.schemes.test_invariants import NAMED, peft_logits, rows_of, stock_logits
 
 ALONE = ["base_shared", "base_lr_shared", "pre_lr_shared", "rebase_shared:lp,lp_at=handover"]

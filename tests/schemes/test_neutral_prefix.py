@@ -4,8 +4,8 @@ import pytest
 
 from agentrt.schemes.rebase_shared import ReBaseSharedSession
 from tests.models import FAMILIES, make, random_turns
+from tests.reference.held import assert_close
 from tests.rig import Rig
-from tests.schemes.test_dense_reference import assert_close
 
 QV = ("q_proj", "v_proj")
 QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")

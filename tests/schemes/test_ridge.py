@@ -1,6 +1,7 @@
 """ridge against its dense definition; its file of maps, and what that is refused for; its bytes."""
 
 import copy
+import shutil
 
 import pytest
 import torch
@@ -15,9 +16,9 @@ from agentrt.model.tiny import tiny_adapter
 from agentrt.schemes.make import make_scheme
 from tests.models import AGENTS, make, random_turns
 from tests.reference.dense import dense_model
+from tests.reference.held import assert_close
 from tests.reference.routekv import Ridge
 from tests.rig import Rig
-from tests.schemes.test_dense_reference import assert_close
 
 QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
 
@@ -121,6 +122,7 @@ def test_the_engine_serves_it_and_shares_the_neutral_preamble(tmp_path):
 
 def test_maps_of_another_backbone_or_adapter_are_refused_by_name(tmp_path):
     model, folders = make()
+    folders["action"] = shutil.copytree(folders["action"], tmp_path / "action")  # to be changed here
     file, _ = random_maps(tmp_path, model, folders)
     with pytest.raises(SchemeError, match=r"no maps; fit them.*ridge:maps=FILE"):
         Rig(model, folders, "ridge")

@@ -12,9 +12,10 @@ from agentrt.schemes.relay_caching import deviation_or_influence
 from agentrt.step import Reused
 from tests.models import AGENTS, make, random_turns
 from tests.reference.dense import dense_model
+from tests.reference.held import assert_close
 from tests.reference.selective import CacheBlend, DroidSpeak, RelayCaching
 from tests.rig import Rig
-from tests.schemes.test_dense_reference import assert_close, compare_caches
+from tests.schemes.test_dense_reference import compare_caches
 
 QV = ("q_proj", "v_proj")
 QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -96,7 +97,7 @@ def test_six_layers_with_key_adapters_and_a_window(deep, scheme, chunk):
     reference = kind(dense_model(model, folders), AGENTS, [9, 8, 7], **options)
     for agent, context, forced in random_turns(seed=24, count=8):
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
-    compare_caches(rig, reference, scheme)
+    compare_caches(rig, reference)
 
 
 @pytest.mark.parametrize("scheme", ["droidspeak:layers=3-5", "cacheblend:ratio=0.45", "relay_caching:ratio=0.5"])
@@ -111,7 +112,7 @@ def test_long_stretches_of_replaced_rows(deep, scheme, chunk):
     for agent, size in (("plan", 90), ("action", 80), ("plan", 7), ("action", 71), ("plan", 5)):
         context, forced = ([rng.randrange(211) for _ in range(count)] for count in (size, 3))
         assert_close(rig.turn(agent, context, forced), reference.turn(agent, context, forced), agent)
-    compare_caches(rig, reference, scheme)
+    compare_caches(rig, reference)
 
 
 @pytest.mark.parametrize("count", [4, 5, 7])
@@ -122,7 +123,7 @@ def test_one_or_two_chosen_tokens_do_not_see_what_follows_them(deep, count):
     reference = CacheBlend(dense_model(model, folders), AGENTS)
     for agent, context in (("plan", list(range(30, 30 + count))), ("action", [5]), ("reflect", [6, 7]), ("plan", [8])):
         assert_close(rig.turn(agent, context, [9, 10]), reference.turn(agent, context, [9, 10]), agent)
-    compare_caches(rig, reference, "cacheblend")
+    compare_caches(rig, reference)
 
 
 def test_a_chosen_token_sees_all_before_it_and_none_after():
