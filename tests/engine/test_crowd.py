@@ -24,7 +24,7 @@ FEW = ("pre_lr_shared", "rebase_shared:auto", "cacheblend")
 def test_company_changes_no_token(open_engine, scheme, order, step, idle, ride):
     quiet = open_engine(scheme)
     alone = [play(quiet, random_turns(seed, count=4)).trajectory.token_ids for seed in range(SESSIONS)]
-    crowd = open_engine(scheme, max_step_tokens=step, idle_chunk_tokens=idle, ride_rows=ride)
+    crowd = open_engine(scheme, max_step_tokens=step, chunk_tokens=idle, ride_rows=ride)
     with ThreadPoolExecutor(SESSIONS) as pool:
         running = {seed: pool.submit(play, crowd, random_turns(seed, count=4)) for seed in order}
         found = [running[seed].result().trajectory.token_ids for seed in range(SESSIONS)]
