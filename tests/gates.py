@@ -58,7 +58,7 @@ class GatedBackbone(Backbone):
 @contextmanager
 def gated(folder: Path, scheme: str) -> Iterator[tuple[Engine, GatedBackbone]]:
     """An engine over a gated backbone; closed after the block."""
-    limits = EngineConfig(max_step_tokens=CHUNK, idle_chunk_tokens=CHUNK, ride_rows=4)
+    limits = EngineConfig(max_step_tokens=CHUNK, chunk_tokens=CHUNK, ride_rows=4)
     with tiny_engine(folder, scheme, kind=GatedBackbone, config=limits) as engine:
         backbone = engine.backbone
         assert isinstance(backbone, GatedBackbone)

@@ -65,6 +65,10 @@ class Stretch:
         self._views: dict[str, tuple[torch.Tensor, ...]] = {}
         self._wide: dict[str, tuple[torch.Tensor, ...]] = {}
 
+    def whole(self) -> "Stretch":
+        """All rows of its segment."""
+        return Stretch(self.segment, 0, next(iter(self.segment.values())).shape[1], self._only)
+
     def read(self, part: str, layer: int) -> torch.Tensor:
         """The rows, [end - start, *shape]: a view, never a copy; writing to it writes the plane."""
         views = self._views.get(part)
@@ -115,8 +119,7 @@ class PairedStretch(Stretch):
 class Plane:
     """The tensors of one plane and their slot pool.
 
-    Narrow parts are stored [slots, layers, width], so that a wide read stays inside a token's own rows;
-    the others [layers, slots, *shape].
+    All parts are stored [layers, slots, *shape]: what one layer reads is dense.
     """
 
     def __init__(
@@ -173,9 +176,8 @@ class Plane:
     def _tensor(self, part: Part, slots: int) -> torch.Tensor:
         layers = self.spec.num_layers
         if part.wide_read:
-            width = prod(part.shape)
-            flat = _zeros((slots * layers * width + part.wide_read,), part.dtype, self.device)
-            return flat[: slots * layers * width].view(slots, layers, width).transpose(0, 1)
+            size = layers * slots * prod(part.shape)
+            return _zeros((size + part.wide_read,), part.dtype, self.device)[:size].view(layers, slots, *part.shape)
         return _zeros((layers, slots, *part.shape), part.dtype, self.device)
 
 

@@ -100,8 +100,10 @@ def replay(
                 out.say(f"left out {found.label}: {found.reason}")
                 continue
             for finding in found:
-                out.record(to_record(finding.outcome, finding.declared, finding.group))
+                growth = finding.growth and finding.growth._asdict()
+                out.record(to_record(finding.outcome, finding.declared, finding.group, growth))
             _show(out, found)
+            _show_growth(out, found)
             findings += found
     if plot is not None and any(not finding.outcome.refused for finding in findings):
         for file in draw([(finding.group, finding.outcome) for finding in findings], plot):
@@ -167,3 +169,17 @@ def _show(out: Output, found: "list[Finding]") -> None:
     for outcome in (finding.outcome for finding in found):
         if outcome.refused:
             out.result(f"no ratios for {outcome.measured.label}: {outcome.refused}")
+
+
+_GROWTH = ("scheme", "TTFT", "total", "prefill rows", "neutral rows", "peak bytes")
+
+
+def _show_growth(out: Output, found: "list[Finding]") -> None:
+    """How the figures of this crew or rank compare with the first one's."""
+    grown = [(finding.outcome.measured.label, finding.growth) for finding in found if finding.growth is not None]
+    if not grown:
+        return
+    trace = found[0].outcome.measured.trace
+    out.result(f"\n{trace.name}, C = {trace.context:,}: {found[0].group} over {grown[0][1].over}", style="bold")
+    rows = [(label, *("-" if each is None else f"{each:.2f}" for each in growth[1:])) for label, growth in grown]
+    out.table(_GROWTH, rows, right=_GROWTH[1:])

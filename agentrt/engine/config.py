@@ -26,7 +26,9 @@ class EngineConfig:
     """How long a turn waits for room in the budget while nothing runs and sessions between two turns hold slots; then
     it raises CacheFullError. 0: at once. While anything runs it waits without limit."""
     max_step_tokens: int = 2048
-    idle_chunk_tokens: int = 512
+    chunk_tokens: int = 512
+    """Most rows that make somebody wait: of a step in which turns decode, and of passes nobody waits for. A pass that
+    chooses among all its rows (selective schemes) is not cut, and may be longer."""
     ride_rows: int | None = None
     """Rows of a scheme's own work that may ride in each step's decode; None = measured at start-up."""
     max_preambles: int = 32

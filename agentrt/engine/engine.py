@@ -73,7 +73,7 @@ class Engine:
         )
         self._graphs = None if self.config.cuda_graphs == "off" else backbone.graphs()
         ride_rows = choose_ride_rows(scheme, self.config, backbone, self.adapters)
-        self._scheduler = Scheduler(self.config.max_step_tokens, self.config.idle_chunk_tokens, ride_rows)
+        self._scheduler = Scheduler(self.config.max_step_tokens, self.config.chunk_tokens, ride_rows)
         self._admission = Admission(self._store.budget_bytes, self.config.room_timeout_s)
         self._sessions: list[SessionWork] = []
         self._changed = ProcessCondition()

@@ -32,13 +32,14 @@ class Scheduler:
     1. one token of every decoding turn, so that nobody's stream stalls, and beside them at most `ride_rows` rows
        that their schemes offer;
     2. prefill chunks of turns that wait for their first token, and pending passes that a waiting turn needs, the oldest
-       turn first, and last what somebody waits for who has no turn;
-    3. other pending passes, `idle_chunk_tokens` at most, and only while no turn waits for its first token.
+       turn first, and last what somebody waits for who has no turn; beside decoding turns, as long as the whole step
+       has at most `chunk_tokens`;
+    3. other pending passes, `chunk_tokens` at most, and only while no turn waits for its first token.
     """
 
-    def __init__(self, max_step_tokens: int, idle_chunk_tokens: int, ride_rows: int = 0) -> None:
+    def __init__(self, max_step_tokens: int, chunk_tokens: int, ride_rows: int = 0) -> None:
         self.max_step_tokens = max_step_tokens
-        self.idle_chunk_tokens = idle_chunk_tokens
+        self.chunk_tokens = chunk_tokens
         self.ride_rows = ride_rows
 
     def pack(self, sessions: Iterable[SessionWork]) -> list[Job]:
@@ -55,7 +56,8 @@ class Scheduler:
             riding = turn.session.sharing.ride(ride) if ride else []
             jobs.extend(Job(each, turn.session, turn, True, riding=True) for each in riding)
             ride -= sum(len(each) for each in riding)
-        room = whole = max(1, self.max_step_tokens - sum(len(job.run) for job in jobs))
+        most = min(self.chunk_tokens, self.max_step_tokens) if jobs else self.max_step_tokens
+        room = whole = max(1, most - sum(len(job.run) for job in jobs))
         waiting: list[tuple[float, SessionWork, TurnWork | None]] = [
             (turn.submitted, turn.session, turn) for turn in turns if turn.reading
         ]
@@ -66,7 +68,7 @@ class Scheduler:
             queue = session.pending if reader is None else reader.passes
             room -= self._take(jobs, queue, session, reader, room, alone=reader is not None and room == whole)
         if not waiting:
-            room = min(room, self.idle_chunk_tokens)
+            room = min(room, self.chunk_tokens)
             for session in (s for s in active if s.pending and s.failure is None):
                 room -= self._take(jobs, session.pending, session, None, room)
         return jobs

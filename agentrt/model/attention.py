@@ -38,11 +38,10 @@ def attend(
     if step.kernels is not None:
         step.kernels.write(layer, keys, values)
     else:
-        for start, end, stretch in (*step.kv_writes, *step.layer_writes.get(layer, ())):
-            whole = end - start == len(keys)
-            for part, rows in (("k", keys), ("v", values)):
-                if part in stretch.segment:
-                    stretch.read(part, layer).copy_(rows if whole else rows[start:end])
+        for targets in (step.kv_writes, step.layer_writes.get(layer)):
+            if targets is not None:
+                targets.write("k", layer, keys)
+                targets.write("v", layer, values)
     for each in step.translations:
         each.run(layer, module)
     if chooser is not None:

@@ -165,20 +165,33 @@ class Backbone:
     ) -> list[torch.Tensor | None]:
         """Run the step; per pass its logits ([1, vocab] for "last", [rows, vocab] for "all", else None).
 
+        Where no pass has a plan they are packed by path, so that those of one path share the products of its terms.
         `graphs`: those of the engine whose planes these are; a step that it has recorded is replayed.
         """
         with self._lock:
             if any(each.plan is not None for each in step.passes):
                 return self._run_planned(step, planes, adapters)
-            self._context.fill(step.passes, planes, adapters)
-            self._context.translations = [
-                *locate(step, planes, adapters.maps, self.rotary),
-                *locate_keys(step, planes, adapters, self.rotary),
-            ]
-            if graphs is not None and (logits := graphs.run(step.passes)) is not None:
-                return logits
-            hidden = self._layers(self._embed(step.passes), self._at(step.passes), step=self._context)
-            return self._logits(step.passes, hidden)
+            order = sorted(range(len(step.passes)), key=lambda index: step.passes[index].path)
+            logits = self._run_plain([step.passes[index] for index in order], planes, adapters, graphs)
+            return [rows for _, rows in sorted(zip(order, logits, strict=True), key=lambda each: each[0])]
+
+    def _run_plain(
+        self,
+        passes: Sequence[Pass],
+        planes: Mapping[str, Plane],
+        adapters: AdapterSet,
+        graphs: DecodeGraphs | None,
+    ) -> list[torch.Tensor | None]:
+        """A step whose rows are the same in all layers."""
+        self._context.fill(passes, planes, adapters)
+        self._context.translations = [
+            *locate(passes, planes, adapters.maps, self.rotary),
+            *locate_keys(passes, planes, adapters, self.rotary),
+        ]
+        if graphs is not None and (logits := graphs.run(passes)) is not None:
+            return logits
+        hidden = self._layers(self._embed(passes), self._at(passes), step=self._context)
+        return self._logits(passes, hidden)
 
     def forget(self) -> None:
         """Let go of what the last step read and wrote, so that the memory of a closed engine is free."""

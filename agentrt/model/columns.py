@@ -1,4 +1,4 @@
-"""What projections leave in planes besides their outputs: low-rank activations, and keys without any term."""
+"""The low-rank activations that projections leave in planes besides their outputs."""
 
 from collections.abc import Callable, Mapping
 
@@ -37,13 +37,5 @@ def _deposit(
         weights = downs(layer)
     columns = torch.split(rows.to(weights.dtype) @ weights, [ranks[name] for name in names], 1)
     for name, column in zip(names, columns, strict=True):
-        targets = write.targets.get(name, ())
-        for start, end, stretch in targets:
-            stretch.read(part, layer).copy_(column if len(targets) == 1 else column[start:end])
-
-
-def write_base_keys(context: StepContext, layer: int, rows: torch.Tensor) -> None:
-    """Keep the base product of a layer's k_proj, [rows, num_kv_heads * head_dim], before any term is added to it."""
-    for start, end, stretch in context.base_key_writes:
-        target = stretch.read("k0", layer)
-        target.copy_(rows[start:end].view(target.shape))
+        if name in write.targets:
+            write.targets[name].write(part, layer, column)

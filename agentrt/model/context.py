@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from agentrt.cache.places import Places
-from agentrt.cache.plane import Plane, Stretch
+from agentrt.cache.plane import Plane
 from agentrt.cache.slots import Runs, length
 from agentrt.cache.view import View
 from agentrt.model.adapters import AdapterSet
@@ -14,6 +14,7 @@ from agentrt.model.keys import KeyMaking
 from agentrt.model.masks import Masks
 from agentrt.model.pieces import Piece, ordered_pieces, overlaid_pieces, pieces_of
 from agentrt.model.ridge import Translation
+from agentrt.model.targets import Target, Targets
 from agentrt.step import Pass
 
 if TYPE_CHECKING:
@@ -29,29 +30,17 @@ class Rows(NamedTuple):
     path: str
 
 
-class Target(NamedTuple):
-    """Rows `[start, end)` of the packed step and where they are written."""
-
-    start: int
-    end: int
-    stretch: Stretch
-
-
 class ColumnWrite(NamedTuple):
     """Rows that deposit low-rank activations: by adapter, each into its own plane (targets count from `start`)."""
 
     start: int
     end: int
-    targets: Mapping[str, tuple[Target, ...]]
+    targets: Mapping[str, Targets]
 
-    def extended(self, end: int, targets: Mapping[str, tuple[Target, ...]]) -> "ColumnWrite":
+    def extended(self, end: int, targets: Mapping[str, Targets]) -> "ColumnWrite":
         """With the rows that follow, up to `end`, of the same adapters."""
-        shift = self.end - self.start
-        moved = {
-            name: tuple(Target(low + shift, high + shift, stretch) for low, high, stretch in parts)
-            for name, parts in targets.items()
-        }
-        return ColumnWrite(self.start, end, {name: (*self.targets[name], *moved[name]) for name in moved})
+        moved = {name: each.shifted(self.end - self.start) for name, each in targets.items()}
+        return ColumnWrite(self.start, end, {name: self.targets[name].joined(moved[name]) for name in moved})
 
 
 class Reader(NamedTuple):
@@ -115,12 +104,12 @@ class StepContext:
     adapters: AdapterSet
     all_rows: list[Rows]
     value_rows: list[Rows]
-    kv_writes: list[Target]
-    layer_writes: dict[int, list[Target]]
+    kv_writes: Targets
+    layer_writes: dict[int, Targets]
     """K/V rows for planes that cover some layers only."""
     column_writes: list[ColumnWrite]
     readers: list[Reader]
-    base_key_writes: list[Target]
+    base_key_writes: Targets
     """Those of `kv_writes` that take keys as k_proj alone makes them."""
     translations: list[Translation | KeyMaking]
     """What is computed from slots, once they are written."""
@@ -135,7 +124,7 @@ class StepContext:
         """Neighbours that can share a call do: rows of one path, columns of the same adapters, spans read in one go."""
         self.adapters = adapters
         self.all_rows, self.value_rows = [], []
-        self.kv_writes, self.layer_writes, self.column_writes = [], {}, []
+        self.kv_writes, self.layer_writes, self.column_writes = Targets(), {}, []
         self.translations = []
         spans: list[_Span] = []
         start = 0
@@ -151,7 +140,7 @@ class StepContext:
             else:
                 spans.append(_Span(start, end, each.start, each.path, each.view, each.kept))
             start = end
-        self.base_key_writes = [write for write in self.kv_writes if "k0" in write.stretch.segment]
+        self.base_key_writes = Targets([write for write in self.kv_writes if "k0" in write.stretch.segment])
         self.readers = [span.reader(planes, masked=self.kernels is None) for span in spans]
         if self.kernels is not None:
             self.kernels.begin(self, planes, [position for each in passes for position in each.positions])
@@ -163,18 +152,19 @@ class StepContext:
         return self.value_rows if projection == "v_proj" else self.all_rows
 
     def _add_writes(self, each: Pass, start: int, planes: Mapping[str, Plane]) -> None:
-        columns: dict[tuple[int, int], dict[str, tuple[Target, ...]]] = {}
+        columns: dict[tuple[int, int], dict[str, Targets]] = {}
         for write in each.writes:
             plane = planes[write.plane]
             low = start + write.first_row
             if plane.spec.only is not None:
                 for layer in plane.spec.only:
-                    self.layer_writes.setdefault(layer, []).extend(_targets(low, plane, write.runs))
+                    before = self.layer_writes.get(layer, Targets())
+                    self.layer_writes[layer] = before.joined(_targets(low, plane, write.runs))
             elif plane.spec.column is None:
-                self.kv_writes.extend(_targets(low, plane, write.runs))
+                self.kv_writes = self.kv_writes.joined(_targets(low, plane, write.runs))
             else:
                 key = (low, low + length(write.runs))
-                columns.setdefault(key, {})[plane.spec.column] = tuple(_targets(0, plane, write.runs))
+                columns.setdefault(key, {})[plane.spec.column] = Targets(_targets(0, plane, write.runs))
         for (low, high), targets in columns.items():
             last = self.column_writes[-1] if self.column_writes else None
             if last is not None and last.end == low and last.targets.keys() == targets.keys():

@@ -8,7 +8,7 @@ after attention. What is shared is K0, the product of k_proj alone, and X @ A; t
 which without a norm is rope(K0) + rope(scaling * X A B).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from agentrt.cache.plane import Plane, Stretch
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.lowrank import KEY, Site
 from agentrt.model.ridge import rotate, rotates
-from agentrt.step import MakeKeys, Step
+from agentrt.step import MakeKeys, Pass
 
 
 class KeyMaking(NamedTuple):
@@ -50,8 +50,10 @@ class KeyMaking(NamedTuple):
             start += len(rows)
 
 
-def locate_keys(step: Step, planes: Mapping[str, Plane], adapters: AdapterSet, rotary: Any) -> list[KeyMaking]:
-    """Every `MakeKeys` of the step's passes. `rotary(positions)` gives fp32 cos and sin, [1, n, d]."""
+def locate_keys(
+    passes: Sequence[Pass], planes: Mapping[str, Plane], adapters: AdapterSet, rotary: Any
+) -> list[KeyMaking]:
+    """Every `MakeKeys` of a step's passes. `rotary(positions)` gives fp32 cos and sin, [1, n, d]."""
 
     def place(each: MakeKeys) -> KeyMaking:
         cos, sin = rotary(range(each.start, each.end))
@@ -62,4 +64,4 @@ def locate_keys(step: Step, planes: Mapping[str, Plane], adapters: AdapterSet, r
         low = () if column is None else tuple(planes[column.plane].locate(run) for run in column.runs)
         return KeyMaking(each.path, base, low, targets, cos[0][:, None], sin[0][:, None], adapters)
 
-    return [place(each) for one in step.passes for each in one.keys]
+    return [place(each) for one in passes for each in one.keys]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from agentrt.model.columns import write_base_keys, write_columns
+from agentrt.model.columns import write_columns
 from agentrt.model.context import StepContext
 from agentrt.model.lowrank import KEY, VALUE, Site
 
@@ -35,7 +35,7 @@ class AdaptedLinear(nn.Module):
                 context.kernels.deposit(self.site.layer, x[0])
             return out
         if self.site.projection == KEY and context.base_key_writes:
-            write_base_keys(context, self.site.layer, out[0])
+            context.base_key_writes.write("k0", self.site.layer, out[0])
         for start, end, path in context.rows_of(self.site.projection):
             weights = context.adapters.weights[path].get(self.site)
             if weights is not None:

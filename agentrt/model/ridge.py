@@ -1,7 +1,7 @@
 """Ridge maps: per head, from the model's keys (before RoPE) and values with adapters off to those of one adapter."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from agentrt.cache.plane import Plane, Stretch
 from agentrt.errors import SchemeError
-from agentrt.step import Map, Step
+from agentrt.step import Map, Pass
 
 
 class RidgeMap(NamedTuple):
@@ -96,8 +96,10 @@ class Translation(NamedTuple):
             start = end
 
 
-def locate(step: Step, planes: Mapping[str, Plane], maps: Mapping[str, RidgeMap], rotary: Any) -> list[Translation]:
-    """Every map of the step's passes. `rotary(positions)` gives fp32 cos and sin, [1, n, d]."""
+def locate(
+    passes: Sequence[Pass], planes: Mapping[str, Plane], maps: Mapping[str, RidgeMap], rotary: Any
+) -> list[Translation]:
+    """Every map of a step's passes. `rotary(positions)` gives fp32 cos and sin, [1, n, d]."""
 
     def place(each: Map) -> Translation:
         plane = planes[each.plane]
@@ -105,7 +107,7 @@ def locate(step: Step, planes: Mapping[str, Plane], maps: Mapping[str, RidgeMap]
         sources, targets = (tuple(plane.locate(run) for run in runs) for runs in (each.source, each.target))
         return Translation(sources, targets, cos[0][:, None], sin[0][:, None], maps[each.how])
 
-    return [place(each) for one in step.passes for each in one.maps]
+    return [place(each) for one in passes for each in one.maps]
 
 
 def rotates(attention: nn.Module) -> bool:

@@ -42,6 +42,7 @@ def visit_states(
 def _visit(
     backbone: Backbone, adapters: AdapterSet, token_ids: Sequence[int], ends: Mapping[str, int], visit: Visit
 ) -> None:
+    ends = dict(sorted(ends.items()))  # as a step packs its passes
     total = sum(ends.values())
     store = CacheStore([backbone.layout(adapters).kv_spec()], device=backbone.device, segment_slots=total)
     passes = []

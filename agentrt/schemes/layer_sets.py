@@ -72,17 +72,20 @@ def share_of(ratio: float, count: int) -> int:
 
 
 def _listed(scheme: str, layers: Layers) -> tuple[int, ...]:
-    if not isinstance(layers, (str, int)):
-        if not all(isinstance(layer, int) for layer in layers):
-            raise SchemeError(f"{scheme}: layers {layers!r} is no list of numbers")
+    known = f"write {', '.join(NAMED)}, a range such as 4-9, a list such as 0+4-6, or a FILE{SUFFIX}"
+    if isinstance(layers, (list, tuple, range)) and all(type(layer) is int for layer in layers):
         return tuple(sorted(set(layers)))
+    if isinstance(layers, bool) or not isinstance(layers, (str, int)):
+        raise SchemeError(f"{scheme}: unknown layer set {layers!r}; {known}")
     found: set[int] = set()
     for word in str(layers).split("+"):
         first, dash, last = word.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
-            known = f"write {', '.join(NAMED)}, a range such as 4-9, a list such as 0+4-6, or a FILE{SUFFIX}"
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             raise SchemeError(f"{scheme}: unknown layer set {layers!r}; {known}")
-        found.update(range(int(first), int(last or first) + 1))
+        low, high = int(first), int(last or first)
+        if low > high:
+            raise SchemeError(f"{scheme}: the range {word.strip()} of layers {layers!r} is empty; write {high}-{low}")
+        found.update(range(low, high + 1))
     return tuple(sorted(found))
 
 

@@ -81,8 +81,7 @@ def run(options: argparse.Namespace) -> list[dict[str, object]]:
                 for contestant in contestants:
                     stack.callback(contestant.close)
                 measured = measure(
-                    [stock, *contestants],
-                    trace,
+                    [(each, trace) for each in (stock, *contestants)],
                     vocab_size=backbone.vocab_size,
                     repeats=options.repeats,
                     seed=options.seed,

@@ -284,7 +284,7 @@ def play(session, calls):
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(episodes=EPISODES, step=st.integers(4, 60))
 def test_any_mix_ends_within_the_budget_and_without_an_eviction(open_engine, scheme, episodes, step):
-    engine = open_engine(scheme, kv_budget_tokens=BUDGET, max_step_tokens=step, idle_chunk_tokens=5)
+    engine = open_engine(scheme, kv_budget_tokens=BUDGET, max_step_tokens=step, chunk_tokens=5)
     with ThreadPoolExecutor(len(episodes)) as pool:
         running = [pool.submit(play, engine.session([1, 2, 3]), calls) for calls in episodes]
         found = [each.result(timeout=100) for each in running]

@@ -46,7 +46,7 @@ def play(engine, turns, session=None):
 def test_greedy_tokens_do_not_depend_on_company_or_chunks(open_engine, scheme):
     engine = open_engine(scheme)
     alone = [play(engine, random_turns(seed)).trajectory.token_ids for seed in range(4)]
-    crowd = open_engine(scheme, max_step_tokens=5, idle_chunk_tokens=3)
+    crowd = open_engine(scheme, max_step_tokens=5, chunk_tokens=3)
     found = [None] * 4
 
     def run(seed):

@@ -42,7 +42,7 @@ def replay(engine, preamble, history):
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations=OPERATIONS)
 def test_sessions_hold_what_their_successful_operations_leave(open_engine, scheme, operations):
-    engine = open_engine(scheme, max_step_tokens=7, idle_chunk_tokens=3, max_context=256)
+    engine = open_engine(scheme, max_step_tokens=7, chunk_tokens=3, max_context=256)
     quiet = open_engine(scheme, max_context=256, max_preambles=0)
     sessions = [(engine.session(PREAMBLES[0]), PREAMBLES[0], [])]
     for which, operation in operations:

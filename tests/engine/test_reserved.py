@@ -29,7 +29,7 @@ TURN = st.tuples(
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(turns=st.lists(TURN, min_size=1, max_size=6), ride=st.integers(0, 4), step=st.integers(3, 60))
 def test_a_turn_that_has_started_needs_no_more_than_it_holds(open_engine, scheme, turns, ride, step):
-    engine = open_engine(scheme, ride_rows=ride, max_step_tokens=step, idle_chunk_tokens=5)
+    engine = open_engine(scheme, ride_rows=ride, max_step_tokens=step, chunk_tokens=5)
     session, running = engine.session([1, 2, 3]), []
     for adapter, length, new, after, end in turns:
         engine._store.budget_bytes = None

@@ -30,7 +30,7 @@ def reading(*passes):
 
 def steps(sessions, room):
     """Rows of each pass, step by step, until nothing is left."""
-    scheduler = Scheduler(max_step_tokens=room, idle_chunk_tokens=room)
+    scheduler = Scheduler(max_step_tokens=room, chunk_tokens=room)
     found = []
     while jobs := scheduler.pack(sessions):
         found.append([len(job.run) for job in jobs])
@@ -88,21 +88,28 @@ def packed(scheduler, *sessions):
 
 
 def test_running_streams_go_first_and_a_chunk_of_prefill_fills_the_step():
-    scheduler = Scheduler(max_step_tokens=8, idle_chunk_tokens=8)
+    scheduler = Scheduler(max_step_tokens=8, chunk_tokens=8)
     older, younger, first, second = reading(rows(20)), reading(rows(3)), decoding(), decoding()
     assert packed(scheduler, younger, first, older, second) == [(first, 1), (second, 1), (older, 6)]
 
 
+def test_a_prefill_beside_running_streams_is_cut_to_a_chunk():
+    scheduler = Scheduler(max_step_tokens=20, chunk_tokens=5)
+    first, second, decoder = reading(rows(12)), reading(rows(9)), decoding()
+    assert packed(scheduler, first, second) == [(first, 12), (second, 8)]
+    assert packed(scheduler, first, second, decoder) == [(decoder, 1), (first, 4)]
+
+
 def test_first_tokens_come_before_what_ended_turns_owe():
-    scheduler = Scheduler(max_step_tokens=8, idle_chunk_tokens=3)
+    scheduler = Scheduler(max_step_tokens=8, chunk_tokens=3)
     idle, awaited, reader, decoder = owing(rows(5)), owing(rows(4), urgent=True), reading(rows(6)), decoding()
     assert packed(scheduler, idle, awaited, reader) == [(reader, 6), (awaited, 2)]
     assert packed(scheduler, idle, awaited) == [(awaited, 4)]
-    assert packed(scheduler, idle, decoder) == [(decoder, 1), (idle, 3)]
+    assert packed(scheduler, idle, decoder) == [(decoder, 1), (idle, 2)]
 
 
 def test_what_a_waiting_turn_needs_comes_before_turns_that_came_later():
-    scheduler = Scheduler(max_step_tokens=8, idle_chunk_tokens=8)
+    scheduler = Scheduler(max_step_tokens=8, chunk_tokens=8)
     awaited = reading()
     awaited.turn.admitted, awaited.urgent = False, True  # its session owes a pass first
     awaited.pending.append(rows(5))
@@ -111,7 +118,7 @@ def test_what_a_waiting_turn_needs_comes_before_turns_that_came_later():
 
 
 def test_rows_that_ride_share_the_room_for_them():
-    scheduler = Scheduler(max_step_tokens=8, idle_chunk_tokens=3, ride_rows=5)
+    scheduler = Scheduler(max_step_tokens=8, chunk_tokens=8, ride_rows=5)
     first, second = decoding(Offers(3)), decoding(Offers(3))
     assert packed(scheduler, first, second) == [(first, 1), (first, 3), (second, 1), (second, 2)]
     assert packed(scheduler, reading(rows(9)), first)[-1][1] == 8 - 4, "prefill has what is left"

@@ -131,7 +131,7 @@ def says(engine, part):
 @pytest.mark.parametrize("scheme", [*SCHEMES, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)])
 def test_no_disturbance_changes_a_token_of_another_session(open_engine, scheme):
     engine = open_engine(
-        scheme, kv_budget_tokens=500, room_timeout_s=0.05, max_preambles=2, max_step_tokens=24, idle_chunk_tokens=5
+        scheme, kv_budget_tokens=500, room_timeout_s=0.05, max_preambles=2, max_step_tokens=24, chunk_tokens=5
     )
     running, over = [], threading.Event()
     with ThreadPoolExecutor(THREADS + 1) as pool:

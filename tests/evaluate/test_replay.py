@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 from agentrt.config.trace import TraceConfig
 from agentrt.errors import UsageError
 from agentrt.evaluate.replay.adapters import RandomAdapters
-from agentrt.evaluate.replay.check import Check, Checker
+from agentrt.evaluate.replay.check import TOLERANCES, Check, Checker
 from agentrt.evaluate.replay.contestant import EngineContestant, Run, play
 from agentrt.evaluate.replay.declare import declare
 from agentrt.evaluate.replay.formulas import Expected, expected
-from agentrt.evaluate.replay.job import Entrant, compare, run_replay
+from agentrt.evaluate.replay.job import Entrant, Field, compare, run_replay
 from agentrt.evaluate.replay.maps import fit_maps
 from agentrt.evaluate.replay.measure import Measured, measure
 from agentrt.evaluate.replay.plan import ReplayPlan, variants
@@ -254,7 +255,8 @@ def test_a_sabotaged_scheme_is_refused_and_the_others_are_not(bench: Bench, sabo
         Entrant("non_shared", make_scheme("non_shared"), bench.adapters),
         Entrant("sabotaged", sabotaged, bench.adapters),
     ]
-    (findings,) = compare(bench.backbone, plan, [bench.trace(16, calls=8)], entrants)
+    field = Field("", [bench.trace(16, calls=8)], entrants, [], "")
+    (findings,) = compare(bench.backbone, plan, [field])
     honest, wrong = (finding.outcome for finding in findings)
     assert honest.ratios is not None
     assert honest.ratios.ttft_vs_non_shared == 1.0
@@ -264,6 +266,17 @@ def test_a_sabotaged_scheme_is_refused_and_the_others_are_not(bench: Bench, sabo
     record = to_record(wrong, findings[1].declared)
     assert set(record["ratios"].values()) == {None}
     assert record["refused"] == wrong.refused
+
+
+def test_what_is_nearer_to_another_definition_is_refused_whatever_the_tolerance(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TOLERANCES, torch.float32, 10.0)  # as wide as bf16's rounding is beside some differences
+    checker = Checker(bench.backbone, bench.adapters, bench.trace(16, calls=8))
+    assert checker.check(make_scheme("pre_lr_shared")).ok
+    wrong = checker.check(Impostor())
+    assert not wrong.ok
+    assert "nearer to full_shared's" in wrong.reason
 
 
 RUN = Run(1.0, 1.5, 2.0, 4.0, 100, 10, 0, 5)
@@ -317,8 +330,7 @@ def test_contestants_run_call_by_call_in_turn_on_the_same_tokens_after_a_warm_up
     seen: list[float] = []
     trace = bench.trace(4)
     measured = measure(
-        [Fake("a", log), Fake("b", log)],
-        trace,
+        [(Fake("a", log), trace), (Fake("b", log), trace)],
         vocab_size=211,
         repeats=2,
         report=lambda stage, done, total: seen.append(done / total),
@@ -342,7 +354,7 @@ def test_a_whole_replay_with_random_adapters_declares_itself(tmp_path: Path) -> 
     wait = {"repeats": 1, "tool_wait_s": 0.01, "ride_rows": 1}
     plan = ReplayPlan(TraceConfig.load(file), "two", schemes="pre_lr_shared,rebase_shared", random=random, **wait)
     groups: list[Any] = list(run_replay(backbone, plan))
-    assert [group[0].group for group in groups] == ["N=2", "N=2", "N=3", "N=3"]
+    assert [group[0].group for group in groups] == ["N=2", "N=3"] * 2
     for group in groups:
         for finding in group:
             outcome, declared = finding.outcome, finding.declared

@@ -35,12 +35,12 @@ def _bytes(rows):
 def _stored(length, dtype, kv_heads, d, rank, generator):
     """Inside larger tensors of NaN, as slots among other slots are."""
 
-    def among(*shape, order=(0, 1)):
-        held = torch.full((LAYERS, length + 5, *shape), float("nan"), dtype=dtype).transpose(*order).contiguous()
-        rows = held.transpose(*order)[:, 3 : 3 + length]
+    def among(*shape):
+        held = torch.full((LAYERS, length + 5, *shape), float("nan"), dtype=dtype)
+        rows = held[:, 3 : 3 + length]
         return rows.copy_(torch.randn(rows.shape, generator=generator))
 
-    lr = among(rank, order=(1, 0)) if rank else None  # narrow rows are kept [slots, layers, rank]
+    lr = among(rank) if rank else None
     return Stored(among(kv_heads, d), among(kv_heads, d), lr)
 
 

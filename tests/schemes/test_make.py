@@ -40,7 +40,10 @@ def test_options_may_stand_behind_the_name_or_beside_it():
         ("droidspeak:layers=midle", {}, "unknown layer set 'midle'; write middle, spread, all, none, a range such as"),
         ("droidspeak:layers=4-", {}, "unknown layer set '4-'"),
         ("relay_caching:detect=first", {}, "detect is 'first'; write `auto` or the number of a layer"),
-        ("droidspeak_scattered", {"layers": [0, "x"]}, "is no list of numbers"),
+        ("droidspeak_scattered", {"layers": [0, "x"]}, r"unknown layer set \[0, 'x'\]; write middle"),
+        ("droidspeak:layers=19-10", {}, "the range 19-10 of layers '19-10' is empty; write 10-19"),
+        ("relay_caching", {"layers": 1.5}, "unknown layer set 1.5; write middle"),
+        ("droidspeak", {"layers": True}, "unknown layer set True"),
         ("cacheblend:layers=0-1", {}, "cacheblend has no option 'layers'"),
     ],
 )
@@ -61,6 +64,7 @@ def test_what_only_the_adapters_can_tell_is_refused_when_they_are_known():
         "droidspeak:layers=1-3": "droidspeak: layers 1-3 has layer 3, but the model's layers are 0-2",
         "droidspeak_scattered:layers=0+7": "layers 0.7 has layer 7, but the model's layers are 0-2",
         "droidspeak:layers=0+2": r"layers 0\+2 have gaps; write one range, e.g. layers=0-2, or use droidspeak_sc",
+        "relay_caching:layers=2-5": "relay_caching: layers 2-5 has layer 3, but the model's layers are 0-2",
         "relay_caching:layers=1-2,detect=0": "detect is 0; the repaired layers are 1-2, choose one of them",
     }.items():
         with pytest.raises(SchemeError, match=message):

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ from agentrt.evaluate.replay.check import Check, Checker
 from agentrt.evaluate.replay.contestant import EngineContestant
 from agentrt.evaluate.replay.declare import declare, describe_machine
 from agentrt.evaluate.replay.entrants import LeftOut, is_group
-from agentrt.evaluate.replay.formulas import expected
+from agentrt.evaluate.replay.formulas import Expected, expected
+from agentrt.evaluate.replay.growth import Growth, grown
 from agentrt.evaluate.replay.maps import fit_maps
 from agentrt.evaluate.replay.measure import Measured, measure
 from agentrt.evaluate.replay.plan import ReplayPlan, Variant, variants
@@ -29,11 +31,12 @@ CHECKING = "checking that the schemes compute what they should"
 
 
 class Finding(NamedTuple):
-    """One scheme at one context, and what it declares."""
+    """One scheme at one context, what it declares, and how it compares with the same on the trace's first variant."""
 
     group: str
     outcome: Outcome
     declared: Mapping[str, Any]
+    growth: Growth | None
 
 
 class Entrant(NamedTuple):
@@ -43,25 +46,28 @@ class Entrant(NamedTuple):
 
 
 class Field(NamedTuple):
-    """Who takes part, and who may not."""
+    """Who takes part in a variant of the trace, on which traces, one a context, and who may not."""
 
+    group: str
+    traces: list[Trace]
     entrants: list[Entrant]
     left_out: list[LeftOut]
     adapter_source: str
 
 
 def run_replay(backbone: Backbone, plan: ReplayPlan, report: Report = silent) -> Iterator[list[Finding] | LeftOut]:
-    """Yield each scheme left out, then, per variant and context, the findings of all schemes side by side.
+    """Yield each scheme left out, then, per context and variant, the findings of all schemes.
 
-    Raises SchemeError for a scheme asked for by name that these adapters do not allow.
+    All schemes and variants run side by side. Raises SchemeError for a scheme asked for by name that these adapters do
+    not allow.
     """
-    contexts = plan.contexts or plan.trace.contexts
-    for variant in variants(plan):
-        traces = [build_trace(plan.trace, plan.name, context, variant.agents) for context in contexts]
-        with tempfile.TemporaryDirectory() as folder:
-            field = find_entrants(backbone, plan, variant, Path(folder))
-            yield from field.left_out
-            yield from compare(backbone, plan, traces, field.entrants, field.adapter_source, variant.group, report)
+    with ExitStack() as stack:
+        fields = []
+        for variant in variants(plan):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            fields.append(find_entrants(backbone, plan, variant, folder))
+            yield from fields[-1].left_out
+        yield from compare(backbone, plan, fields, report)
 
 
 def find_entrants(backbone: Backbone, plan: ReplayPlan, variant: Variant, folder: Path) -> Field:
@@ -94,7 +100,9 @@ def find_entrants(backbone: Backbone, plan: ReplayPlan, variant: Variant, folder
             entrants.append(Entrant(label, scheme, adapters))
     if not entrants:
         raise UsageError(f"--schemes {plan.schemes}: no scheme can replay these adapters; {left_out[-1].reason}")
-    return Field(entrants, left_out, sets.source)
+    contexts = plan.contexts or plan.trace.contexts
+    traces = [build_trace(plan.trace, plan.name, context, variant.agents) for context in contexts]
+    return Field(variant.group, traces, entrants, left_out, sets.source)
 
 
 def check_entrants(
@@ -114,40 +122,22 @@ def check_entrants(
 
 
 def compare(
-    backbone: Backbone,
-    plan: ReplayPlan,
-    traces: Sequence[Trace],
-    entrants: Sequence[Entrant],
-    adapter_source: str = "",
-    group: str = "",
-    report: Report = silent,
+    backbone: Backbone, plan: ReplayPlan, fields: Sequence[Field], report: Report = silent
 ) -> Iterator[list[Finding]]:
-    """Check the entrants once, then run them side by side on each trace; findings in the order of `entrants`."""
-    checks = check_entrants(backbone, entrants, traces[0], plan.seed, report)
-    ride_rows = choose_ride_rows(backbone, plan, entrants)
-    for trace in traces:
-        stage = f"{trace.name}, C = {trace.context:,} {group}".rstrip()
-        measured = _measure(backbone, plan, trace, entrants, ride_rows, stage, report)
-        books = {
-            each.label: expected(each.scheme, trace, backbone.layout(each.adapters), riding=ride_rows > 0)
-            for each in entrants
-        }
-        run = {
-            "repeats": plan.repeats,
-            "tool_wait_s": plan.tool_wait_s * sum(call.tool for call in trace.calls),
-            "seed": plan.seed,
-            "adapter_source": adapter_source,
-            "beyond_positions": trace.num_tokens > backbone.max_positions,
-            **describe_machine(backbone.device),
-        }
-        yield [
-            Finding(
-                group,
-                outcome,
-                {**declare(scheme, backbone, adapters), "ride_rows": ride_rows if scheme.rides else None, **run},
-            )
-            for outcome, (_, scheme, adapters) in zip(judge(measured, books, checks), entrants, strict=True)
-        ]
+    """Check all entrants once, then run those of all fields side by side on each trace; a list for each field."""
+    checks = [check_entrants(backbone, each.entrants, each.traces[0], plan.seed, report) for each in fields]
+    ride_rows = [choose_ride_rows(backbone, plan, each.entrants) for each in fields]
+    for index in range(len(fields[0].traces)):
+        measured = _measure(backbone, plan, fields, index, ride_rows, report)
+        first: dict[str, Outcome] = {}
+        for field, found, checked, riding in zip(fields, measured, checks, ride_rows, strict=True):
+            outcomes = judge(found, _books(backbone, field, index, riding), checked)
+            declared = _declare(backbone, plan, field, index, riding)
+            yield [
+                Finding(field.group, outcome, each, _growth(outcome, first, fields[0].group))
+                for outcome, each in zip(outcomes, declared, strict=True)
+            ]
+            first = first or {each.measured.label: each for each in outcomes}
 
 
 def choose_ride_rows(backbone: Backbone, plan: ReplayPlan, entrants: Sequence[Entrant]) -> int:
@@ -159,28 +149,57 @@ def choose_ride_rows(backbone: Backbone, plan: ReplayPlan, entrants: Sequence[En
 
 
 def _measure(
-    backbone: Backbone,
-    plan: ReplayPlan,
-    trace: Trace,
-    entrants: Sequence[Entrant],
-    ride_rows: int,
-    stage: str,
-    report: Report,
-) -> list[Measured]:
+    backbone: Backbone, plan: ReplayPlan, fields: Sequence[Field], index: int, ride_rows: Sequence[int], report: Report
+) -> list[list[Measured]]:
+    """By field, the measurements of its entrants on its trace `index`."""
     with ExitStack() as stack:
-        contestants = []
-        for label, scheme, adapters in entrants:
-            contestants.append(
-                EngineContestant(label, scheme, backbone, adapters, max_tokens=trace.num_tokens, ride_rows=ride_rows)
+        lanes = []
+        for field, riding in zip(fields, ride_rows, strict=True):
+            trace = field.traces[index]
+            for label, scheme, adapters in field.entrants:
+                most = trace.num_tokens
+                contestant = EngineContestant(label, scheme, backbone, adapters, max_tokens=most, ride_rows=riding)
+                stack.callback(contestant.close)
+                lanes.append((contestant, trace))
+        measured = iter(
+            measure(
+                lanes,
+                vocab_size=backbone.vocab_size,
+                repeats=plan.repeats,
+                tool_wait_s=plan.tool_wait_s,
+                seed=plan.seed,
+                stage=f"{trace.name}, C = {trace.context:,}",
+                report=report,
             )
-            stack.callback(contestants[-1].close)
-        return measure(
-            contestants,
-            trace,
-            vocab_size=backbone.vocab_size,
-            repeats=plan.repeats,
-            tool_wait_s=plan.tool_wait_s,
-            seed=plan.seed,
-            stage=stage,
-            report=report,
         )
+    return [list(islice(measured, len(field.entrants))) for field in fields]
+
+
+def _books(backbone: Backbone, field: Field, index: int, ride_rows: int) -> dict[str, Expected | None]:
+    trace = field.traces[index]
+    return {
+        each.label: expected(each.scheme, trace, backbone.layout(each.adapters), riding=ride_rows > 0)
+        for each in field.entrants
+    }
+
+
+def _declare(
+    backbone: Backbone, plan: ReplayPlan, field: Field, index: int, ride_rows: int
+) -> Iterator[dict[str, Any]]:
+    """What each entrant declares of itself and of the run."""
+    trace = field.traces[index]
+    run = {
+        "repeats": plan.repeats,
+        "tool_wait_s": plan.tool_wait_s * sum(call.tool for call in trace.calls),
+        "seed": plan.seed,
+        "adapter_source": field.adapter_source,
+        "beyond_positions": trace.num_tokens > backbone.max_positions,
+        **describe_machine(backbone.device),
+    }
+    for _, scheme, adapters in field.entrants:
+        yield {**declare(scheme, backbone, adapters), "ride_rows": ride_rows if scheme.rides else None, **run}
+
+
+def _growth(outcome: Outcome, first: Mapping[str, Outcome], over: str) -> Growth | None:
+    before = first.get(outcome.measured.label)
+    return None if before is None else grown(outcome, before, over)

@@ -31,8 +31,7 @@ class Measured:
 
 
 def measure(
-    contestants: Sequence[Contestant],
-    trace: Trace,
+    lanes: Sequence[tuple[Contestant, Trace]],
     *,
     vocab_size: int,
     repeats: int = 3,
@@ -41,24 +40,25 @@ def measure(
     stage: str = "replaying",
     report: Report = silent,
 ) -> list[Measured]:
-    """Each contestant's runs, in the order given. Every repeat draws other token ids, the same for all of them.
+    """Runs of each contestant on its trace, in the order given. The traces differ in who acts, not in lengths.
 
-    Within a repeat everybody does the trace's first call, then everybody the second, and so on: a machine that gets
-    slower or faster meanwhile does so for all of them.
+    Every repeat draws other token ids, the same for all. Within a repeat everybody does the first call, then everybody
+    the second, and so on: a machine that gets slower or faster meanwhile does so for all of them.
     """
-    runs: dict[str, list[Run]] = {contestant.label: [] for contestant in contestants}
-    total = (repeats + 1) * len(trace.calls) * len(contestants)
+    runs: list[list[Run]] = [[] for _ in lanes]
+    _, first = lanes[0]
+    total = (repeats + 1) * len(first.calls) * len(lanes)
     for repeat in range(repeats + 1):
-        contexts = random_contexts(trace, vocab_size, seed + repeat)
+        contexts = random_contexts(first, vocab_size, seed + repeat)
         gc.collect()
-        plays = {contestant.label: contestant.begin(trace, contexts, tool_wait_s) for contestant in contestants}
-        for index in range(len(trace.calls)):
-            for done, play in enumerate(plays.values()):
-                report(stage, (repeat * len(trace.calls) + index) * len(contestants) + done, total)
+        plays = [contestant.begin(trace, contexts, tool_wait_s) for contestant, trace in lanes]
+        for index in range(len(first.calls)):
+            for done, play in enumerate(plays):
+                report(stage, (repeat * len(first.calls) + index) * len(lanes) + done, total)
                 play.call(index)
-        for label, play in plays.items():
+        for found, play in zip(runs, plays, strict=True):
             run = play.end()
             if repeat:
-                runs[label].append(run)
+                found.append(run)
     report(stage, total, total)
-    return [Measured(label, trace, tuple(found)) for label, found in runs.items()]
+    return [Measured(each.label, trace, tuple(found)) for (each, trace), found in zip(lanes, runs, strict=True)]

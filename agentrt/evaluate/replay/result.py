@@ -54,8 +54,10 @@ def judge(
     return outcomes
 
 
-def to_record(outcome: Outcome, declared: Mapping[str, Any], group: str = "") -> dict[str, Any]:
-    """One JSON object; its keys are stable."""
+def to_record(
+    outcome: Outcome, declared: Mapping[str, Any], group: str = "", growth: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """One JSON object; its keys are stable. `growth`: over the same scheme on the first of several variants."""
     measured, run = outcome.measured, outcome.measured.middle
     expected, check = outcome.expected, outcome.check
     return {
@@ -79,6 +81,7 @@ def to_record(outcome: Outcome, declared: Mapping[str, Any], group: str = "") ->
         "expected": expected._asdict() if expected else None,
         "check": check._asdict(),
         "ratios": dict.fromkeys(Ratios._fields) if outcome.ratios is None else outcome.ratios._asdict(),
+        "growth": growth,
         "refused": outcome.refused or None,
         "runs": [{"ttft_s": round(each.ttft_s, 4), "total_s": round(each.total_s, 4)} for each in measured.runs],
         "declared": dict(declared),
