@@ -4,7 +4,7 @@ They are lists of integers at first. A step sends them to the device when a laye
 tables that stay, and their numbers are replaced.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ from agentrt_kernels.tables import Table, upload
 
 if TYPE_CHECKING:
     from agentrt.model.context import Reader, StepContext
-    from agentrt.model.context import Target as Write
+    from agentrt.model.targets import Target as Write
 
 FEW_ROWS = 16
 
@@ -196,5 +196,5 @@ class StepTables:
         return Pass(reader.start, reader.end, tuple(runs), adapter)
 
 
-def _targets(writes: "Sequence[Write]", places: Places) -> tuple[Target, ...]:
+def _targets(writes: "Iterable[Write]", places: Places) -> tuple[Target, ...]:
     return tuple(Target(start, end, places[id(stretch.segment)], stretch.start) for start, end, stretch in writes)

@@ -57,11 +57,11 @@ def tokens_alone(engine, scheme):
 
 @every_scheme
 @a_few_times
-@given(order=st.permutations(range(SESSIONS)), step=st.integers(1, 60), idle=st.integers(1, 9), ride=st.integers(0, 5))
-def test_company_changes_no_token(open_any, scheme, order, step, idle, ride):
+@given(order=st.permutations(range(SESSIONS)), step=st.integers(1, 60), chunk=st.integers(1, 9), ride=st.integers(0, 5))
+def test_company_changes_no_token(open_any, scheme, order, step, chunk, ride):
     quiet = open_any(scheme)
     alone = tokens_alone(quiet, scheme)
-    crowd = open_any(scheme, max_step_tokens=step, chunk_tokens=idle, ride_rows=ride)
+    crowd = open_any(scheme, max_step_tokens=step, chunk_tokens=chunk, ride_rows=ride)
     with ThreadPoolExecutor(SESSIONS) as pool:
         running = {seed: pool.submit(play, crowd, turns_of(seed, scheme)) for seed in order}
         found = [running[seed].result().trajectory.token_ids for seed in range(SESSIONS)]
@@ -129,16 +129,16 @@ PHASES = st.sampled_from(["waiting", "prefill", "decode", "between"])
 @given(
     whens=st.lists(PHASES, min_size=SESSIONS - 3, max_size=SESSIONS - 3),
     pauses=st.lists(st.integers(0, 4), min_size=SESSIONS, max_size=SESSIONS),
-    step=st.integers(24, 40),
-    idle=st.integers(1, 9),
+    chunk=st.integers(24, 40),
+    more=st.integers(0, 30),
     ride=st.integers(0, 5),
 )
-def test_whoever_arrives_in_the_midst_of_others_changes_no_token(open_any, scheme, whens, pauses, step, idle, ride):
+def test_whoever_arrives_in_the_midst_of_others_changes_no_token(open_any, scheme, whens, pauses, chunk, more, ride):
     """No thread decides who comes when: a host's turn goes on throughout, and guests come between tokens of it."""
     quiet = open_any(scheme)
     turns = [long_first(turns_of(seed, scheme)) for seed in range(SESSIONS)]
     alone = [play(quiet, each).trajectory.token_ids for each in turns]
-    crowd = open_any(scheme, max_step_tokens=step, chunk_tokens=idle, ride_rows=ride)
+    crowd = open_any(scheme, max_step_tokens=chunk + more, chunk_tokens=chunk, ride_rows=ride)
     guests = []
     for each, when, pause in zip(turns, ["between", "prefill", "decode", *whens], pauses, strict=True):
         guests.append(Guest(crowd, each, guests[-1] if guests else None, when, pause))
