@@ -28,6 +28,7 @@ QUICK = (
     "rebase_shared:lp,lp_at=handover",
     "rebase_shared:auto,pivot=plan",
     "rebase_shared:db/qkvo",
+    "droidspeak",
     "cacheblend",
 )
 
