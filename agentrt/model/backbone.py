@@ -32,6 +32,7 @@ from agentrt.model.tokenizer import Tokenizer
 from agentrt.step import Pass, Step
 from agentrt_kernels.dispatch import Backend, resolve
 from agentrt_kernels.limits import MAX_RANK
+from agentrt_kernels.tables import send
 
 if TYPE_CHECKING:
     from agentrt.model.decode import StepDecode
@@ -261,8 +262,7 @@ class Backbone:
 
     def _upload(self, numbers: Sequence[int]) -> torch.Tensor:
         """int64 numbers on the device; the host does not wait for a GPU to take them."""
-        host = torch.tensor(numbers, dtype=torch.int64, pin_memory=self.device.type == "cuda")
-        return host.to(self.device, non_blocking=True)
+        return send(torch.tensor(numbers, dtype=torch.int64), self.device)
 
     def _project(self, layer: int, hidden: torch.Tensor, at: torch.Tensor, **to_attention: Any) -> None:
         """Only the projections of one layer, for what the attention function does with them."""

@@ -32,8 +32,10 @@ DECODE: Final = 3
 RIDE_ROWS: Final = 2
 """Few, so that with schedule auto some rows ride in decode steps and some are left for the turn's end."""
 
-NEARER: Final = 0.95
-"""Another definition fits the engine better if its distance is below this part of the own one's."""
+NEARER: Final = 0.9
+APART: Final = 0.5
+"""Another definition fits the engine better if its distance is below NEARER of the own one's, `error`, and the two
+definitions differ by APART of that at least: on a short trace some compute the same but for rounding."""
 
 TOLERANCES: Final = {torch.float32: 1e-3, torch.bfloat16: 0.35, torch.float16: 0.05}
 """Largest root mean square difference of the tokens' log-probabilities; half as much again as rounding was seen to do,
@@ -98,7 +100,11 @@ class Checker:
         except EngineError as failure:  # slots that nobody wrote hold no numbers
             return Check(False, None, tolerance, separation, len(wanted), str(failure))
         error = _rms(found - wanted)
-        distances = {name: _rms(found - logprobs) for name, logprobs in others.items()}
+        distances = {
+            name: _rms(found - logprobs)
+            for name, logprobs in others.items()
+            if error > tolerance / 10 and _rms(logprobs - wanted) > APART * error
+        }
         nearest = min(distances, key=lambda name: distances[name], default="")
         reason = ""
         if not error <= tolerance:
