@@ -37,7 +37,7 @@ def replay(
     schemes: Annotated[
         str, typer.Option("--schemes", metavar="core|all|NAME,...", help="What to compare, in this order.")
     ] = "core",
-    repeats: Annotated[int, typer.Option("--repeats", help="Timed runs of each, after one warm-up.")] = 3,
+    repeats: Annotated[int, typer.Option("--repeats", help="Timed runs of each, after a short warm-up.")] = 3,
     tool_wait: ToolWait = 0.0,
     random_adapters: RandomSpec = None,
     ride_rows: RideRows = None,

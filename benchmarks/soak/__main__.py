@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         replays=args.replays,
     )
     team = Team.load(args.team, overrides=patient(Team.load(args.team)))
-    tools = {name: HangingTool(name) for name in team.tools}
+    tools = {name: HangingTool(name, every=args.hang_every) for name in team.tools}
     limits = EngineConfig(kv_budget_tokens=args.kv_tokens, max_waiting=args.max_waiting, room_timeout_s=5.0)
     loaded = Engine.load(team.base.model, team.adapters(), args.scheme, dtype="float32", config=limits)
     questions = [question.text for question in load_questions("mini", split=None)]
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--replays", type=int, default=96, help="at most so many episodes and as many sessions")
     parser.add_argument("--kv-tokens", type=int, default=4000, help="the KV budget, as in EngineConfig")
     parser.add_argument("--max-waiting", type=int, default=6, help="turns that may wait for their first token")
+    parser.add_argument("--hang-every", type=int, default=8, help="a tool hangs for one argument in so many")
     parser.add_argument("--team", default="search")
     parser.add_argument("--scheme", default="rebase_shared:auto")
     parser.add_argument("--seed", type=int, default=0)

@@ -18,7 +18,7 @@ from agentrt.evaluate.replay.declare import declare
 from agentrt.evaluate.replay.formulas import Expected, expected
 from agentrt.evaluate.replay.job import Entrant, Field, compare, run_replay
 from agentrt.evaluate.replay.maps import fit_maps
-from agentrt.evaluate.replay.measure import Measured, measure
+from agentrt.evaluate.replay.measure import WARM_CALLS, Measured, measure
 from agentrt.evaluate.replay.plan import ReplayPlan, variants
 from agentrt.evaluate.replay.plots import draw
 from agentrt.evaluate.replay.result import judge, to_record
@@ -336,11 +336,12 @@ def test_contestants_run_call_by_call_in_turn_on_the_same_tokens_after_a_warm_up
         report=lambda stage, done, total: seen.append(done / total),
     )
     calls = [f"{label}{index}" for index in range(len(trace.calls)) for label in "ab"]
-    assert [entry.split()[0] for entry in log] == calls * 3
-    assert len({entry.split()[1] for entry in log[: len(calls)]}) == 1
-    assert log[0].split()[1] != log[len(calls)].split()[1]
-    assert [[run.total_s for run in each.runs] for each in measured] == [[2.0 * len(calls), 3.0 * len(calls)]] * 2
-    assert measured[0].middle.total_s == 2.5 * len(calls)
+    warm = 2 * WARM_CALLS
+    assert [entry.split()[0] for entry in log] == calls[:warm] + calls * 2
+    assert len({entry.split()[1] for entry in log[:warm]}) == 1
+    assert log[0].split()[1] != log[warm].split()[1]
+    assert [[run.total_s for run in each.runs] for each in measured] == [[warm + n * len(calls) for n in (1, 2)]] * 2
+    assert measured[0].middle.total_s == warm + 1.5 * len(calls)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
 

@@ -1,13 +1,18 @@
-"""Runs contestants on one trace, call by call in turn: a warm-up, then repeats. Judges nothing."""
+"""Runs contestants on one trace, call by call in turn: a short warm-up, then repeats. Judges nothing."""
 
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Final
 
 from agentrt.evaluate.replay.contestant import Contestant, Run
 from agentrt.evaluate.replay.trace import Trace, random_contexts
 from agentrt.model.progress import Report, silent
+
+WARM_CALLS: Final = 5
+WARM_DECODE: Final = 2
+"""The warm-up: the first calls, with so many decoded tokens each. It compiles, allocates and fills caches."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +50,21 @@ def measure(
     Every repeat draws other token ids, the same for all. Within a repeat everybody does the first call, then everybody
     the second, and so on: a machine that gets slower or faster meanwhile does so for all of them.
     """
-    runs: list[list[Run]] = [[] for _ in lanes]
-    _, first = lanes[0]
-    total = (repeats + 1) * len(first.calls) * len(lanes)
-    for repeat in range(repeats + 1):
-        contexts = random_contexts(first, vocab_size, seed + repeat)
+    warm = [(each, trace.prefix(WARM_CALLS, max(c.context for c in trace.calls), WARM_DECODE)) for each, trace in lanes]
+    rounds = [warm, *[list(lanes)] * repeats]
+    done, total = 0, sum(len(trace.calls) for entries in rounds for _, trace in entries)
+    runs: list[list[Run]] = []
+    for number, entries in enumerate(rounds):
+        calls = entries[0][1].calls
+        contexts = random_contexts(entries[0][1], vocab_size, seed + number)
         gc.collect()
-        plays = [contestant.begin(trace, contexts, tool_wait_s) for contestant, trace in lanes]
-        for index in range(len(first.calls)):
-            for done, play in enumerate(plays):
-                report(stage, (repeat * len(first.calls) + index) * len(lanes) + done, total)
+        plays = [each.begin(trace, contexts, tool_wait_s if number else 0.0) for each, trace in entries]
+        for index in range(len(calls)):
+            for play in plays:
+                report(stage, done, total)
                 play.call(index)
-        for found, play in zip(runs, plays, strict=True):
-            run = play.end()
-            if repeat:
-                found.append(run)
+                done += 1
+        runs.append([play.end() for play in plays])
     report(stage, total, total)
-    return [Measured(each.label, trace, tuple(found)) for (each, trace), found in zip(lanes, runs, strict=True)]
+    timed = zip(*runs[1:], strict=True)
+    return [Measured(each.label, trace, found) for (each, trace), found in zip(lanes, timed, strict=True)]
