@@ -39,7 +39,7 @@ def run(team_file: Path, *options: str) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_clean_soak_ends_with_0_and_a_file_that_says_passed(team_file: Path) -> None:
+def test_a_soak_of_seconds_finds_no_fault_and_ends_with_its_verdict(team_file: Path) -> None:
     code, told = run(team_file, "--kv-tokens", "3000", "--max-waiting", "2", "--hang-every", "1")
     wrong = [fault for fault in told["faults"] if not fault.startswith("the load never met")]
     assert wrong == []  # in a few seconds on a busy machine it may not meet all it should

@@ -111,14 +111,18 @@ def shares_its_slots_with_its_branches(part):
 
 
 def share_one_copy_of_a_preamble(parts):
-    """4.4, 4.6: sessions whose preamble one path has read hold the same slots of it."""
+    """4.4, 4.6: sessions whose preamble one path has read hold the same slots of it.
+
+    Not so what ridge translates for an agent: each session makes that for itself from the base, which is shared.
+    """
     copies = {}
     for part in parts:
         length = len(part.preamble)
         if not length or part.definition.preamble < length or len(part.paths) < length:
             continue  # none, or cropped into
         for name, tape in part.sharing.tapes.items():
-            whole = tape.start == 0 and tape.end >= length and "/" not in name
+            translated = part.scheme.name == "ridge" and name != "base"
+            whole = tape.start == 0 and tape.end >= length and "/" not in name and not translated
             if whole and not name.startswith(PASSING):
                 slots = slots_of(tape.runs(0, length))
                 assert copies.setdefault((part.preamble, name, part.paths[0]), slots) == slots, name
