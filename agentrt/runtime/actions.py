@@ -114,7 +114,7 @@ def _name_at_end(text: str, names: Sequence[str]) -> tuple[str, list[Repair]] | 
     if text.rstrip() != text:
         repairs.append("spaces")
     if not names:
-        if len(words) != 1 or not words[0].isidentifier():
+        if len(words) != 1 or not words[0].isidentifier() or _NOTHING.fullmatch(words[0]):
             return None
         return words[0], repairs
     known = {name.casefold(): name for name in reversed(names)}

@@ -1,7 +1,7 @@
 """Action lines: the two grammars, every repair, and that no text whatever breaks them."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentrt.config.sections import DialectConfig
@@ -90,6 +90,7 @@ PIECES = st.sampled_from([*NAMES, "none", "No action", "Action:", "[", "]", "(",
 TEXTS = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=12).map("".join))
 
 
+@example("NONE(])0")
 @given(TEXTS)
 @settings(max_examples=10_000, deadline=None)
 def test_no_text_breaks_a_grammar_and_what_is_read_can_be_read_again(text: str) -> None:
