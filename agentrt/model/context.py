@@ -39,8 +39,9 @@ class ColumnWrite(NamedTuple):
 
     def extended(self, end: int, targets: Mapping[str, Targets]) -> "ColumnWrite":
         """With the rows that follow, up to `end`, of the same adapters."""
-        moved = {name: each.shifted(self.end - self.start) for name, each in targets.items()}
-        return ColumnWrite(self.start, end, {name: self.targets[name].joined(moved[name]) for name in moved})
+        for name, each in targets.items():
+            self.targets[name].add(each.shifted(self.end - self.start))
+        return self._replace(end=end)
 
 
 class Reader(NamedTuple):
@@ -158,10 +159,9 @@ class StepContext:
             low = start + write.first_row
             if plane.spec.only is not None:
                 for layer in plane.spec.only:
-                    before = self.layer_writes.get(layer, Targets())
-                    self.layer_writes[layer] = before.joined(_targets(low, plane, write.runs))
+                    self.layer_writes.setdefault(layer, Targets()).add(_targets(low, plane, write.runs))
             elif plane.spec.column is None:
-                self.kv_writes = self.kv_writes.joined(_targets(low, plane, write.runs))
+                self.kv_writes.add(_targets(low, plane, write.runs))
             else:
                 key = (low, low + length(write.runs))
                 columns.setdefault(key, {})[plane.spec.column] = Targets(_targets(0, plane, write.runs))

@@ -26,11 +26,14 @@ class _Singles(NamedTuple):
 
 
 class Targets:
-    """Targets of one step. Torch writes the single rows of a segment together: in a step of many sessions that decode,
-    a call for each would take longer than the rows themselves."""
+    """Targets of one step, all added before the first is written.
+
+    Torch writes the single rows of a segment together: in a step of many sessions that decode, a call for each would
+    take longer than the rows themselves.
+    """
 
     def __init__(self, targets: Sequence[Target] = ()) -> None:
-        self._targets = tuple(targets)
+        self._targets = list(targets)
 
     def __iter__(self) -> Iterator[Target]:
         return iter(self._targets)
@@ -38,8 +41,8 @@ class Targets:
     def __len__(self) -> int:
         return len(self._targets)
 
-    def joined(self, others: Sequence[Target]) -> "Targets":
-        return Targets((*self._targets, *others))
+    def add(self, targets: Sequence[Target]) -> None:
+        self._targets += targets
 
     def shifted(self, rows: int) -> list[Target]:
         """The same for rows that come so many later."""

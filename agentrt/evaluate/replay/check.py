@@ -94,7 +94,8 @@ class Checker:
             return Check(False, None, tolerance, None, 0, f"{scheme.name} has no dense definition to be held against")
         wanted = self._dense(episode, adapters)
         others = {name: logprobs for name, other, logprobs in self._known() if other != episode}
-        separation = min((_rms(logprobs - wanted) for logprobs in others.values()), default=None)
+        gaps = {name: _rms(logprobs - wanted) for name, logprobs in others.items()}
+        separation = min(gaps.values(), default=None)
         try:
             found = _engine(scheme, self._backbone, self._adapters, self._trace, self._ids)
         except EngineError as failure:  # slots that nobody wrote hold no numbers
@@ -103,7 +104,7 @@ class Checker:
         distances = {
             name: _rms(found - logprobs)
             for name, logprobs in others.items()
-            if error > tolerance / 10 and _rms(logprobs - wanted) > APART * error
+            if error > tolerance / 10 and gaps[name] > APART * error
         }
         nearest = min(distances, key=lambda name: distances[name], default="")
         reason = ""

@@ -53,7 +53,7 @@ class Play(Protocol):
 
 
 class Contestant(Protocol):
-    """Replays a trace; the first replay is a warm-up."""
+    """Replays a trace."""
 
     @property
     def label(self) -> str: ...

@@ -120,8 +120,8 @@ def _fusable(block: Block) -> bool:
 def _expand(blocks: Sequence[Block], up: torch.Tensor) -> list[Block]:
     """Add the low-rank part to the values: one layer's transient, worth it for many queries.
 
-    The rows are copied first: oneDNN's bf16 product reads past a row whose length does not suit it, and what lies there
-    is not of this layer and may be NaN, which times its zero is NaN.
+    Rows that are not dense are copied first: oneDNN's bf16 product reads past such a row where its length does not suit
+    it, and what lies there may be NaN, which times its zero is NaN.
     """
     flat = up.flatten(1)
     expanded = []
