@@ -16,6 +16,9 @@ from benchmarks.soak.sessions import BareSessions
 CUT_SHORT = ("cancelled", "limit:time", "failed")
 """Ends that hang on the clock or on what else runs: a replay may go further."""
 
+BACK_OFF_S = 0.1
+"""A worker waits that long after its episode was refused, as an app would, instead of spinning."""
+
 
 class Worker:
     """Plays until a deadline. `busy_since` tells a watchdog how long the present piece of work has taken.
@@ -86,12 +89,14 @@ class Worker:
                     break
         except QueueFullError:
             self.counts["refused_by_the_queue"] += 1
+            time.sleep(BACK_OFF_S)
         except CacheFullError:
             self.counts["refused_for_room"] += 1
         finally:
             if self._folders is not None:
                 shutil.rmtree(self._folders / run_id, ignore_errors=True)  # one refused at once has none
-        self._note(question, seed, heard)
+        if heard:
+            self._note(question, seed, heard)
 
     def _note(self, question: str, seed: int, heard: list[Event]) -> None:
         ends = [event.status for event in heard if isinstance(event, RunFinished)]
