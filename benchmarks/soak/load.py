@@ -90,13 +90,14 @@ class Worker:
         except QueueFullError:
             self.counts["refused_by_the_queue"] += 1
             time.sleep(BACK_OFF_S)
+            if not sampled_in(heard):
+                return  # nothing began
         except CacheFullError:
             self.counts["refused_for_room"] += 1
         finally:
             if self._folders is not None:
                 shutil.rmtree(self._folders / run_id, ignore_errors=True)  # one refused at once has none
-        if heard:
-            self._note(question, seed, heard)
+        self._note(question, seed, heard)
 
     def _note(self, question: str, seed: int, heard: list[Event]) -> None:
         ends = [event.status for event in heard if isinstance(event, RunFinished)]
