@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 
 from agentrt_kernels.lora_attention import Block, lora_attention
-from agentrt_kernels.lora_attention.decode import Decode, Piece, Row, Where
+from agentrt_kernels.lora_attention.decode import Decode
+from agentrt_kernels.lora_attention.pieces import Piece, Row, Where
 from benchmarks.machine import describe
 
 LAYERS = 30

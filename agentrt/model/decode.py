@@ -7,7 +7,8 @@ from weakref import WeakKeyDictionary
 import torch
 
 from agentrt.model.adapters import AdapterSet
-from agentrt_kernels.lora_attention.decode import Decode, Piece, Row, Where, prepare
+from agentrt_kernels.lora_attention.decode import Decode, prepare
+from agentrt_kernels.lora_attention.pieces import Piece, Row, Where
 
 if TYPE_CHECKING:
     from agentrt.model.context import Reader

@@ -67,6 +67,20 @@ def fetch_add(context: Any, address: Any, amount: Any) -> Any:
     return types.int64(types.int64, types.int64), add
 
 
+@intrinsic
+def prefetch(context: Any, address: Any) -> Any:
+    """Ask for the cache line at an address, which need not be memory of ours."""
+
+    def ask(context: Any, build: Any, __: Any, args: Any) -> Any:
+        bits = [ir.Constant(_I32, number) for number in (0, 3, 1)]  # to read, keep close, data
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, _I32, _I32, _I32])
+        function = cgutils.get_or_insert_function(build.module, kind, "llvm.prefetch.p0i8")
+        build.call(function, [build.inttoptr(args[0], cgutils.voidptr_t), *bits])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), ask
+
+
 @cache
 def team_runner() -> Callable[[int, int, int], None] | None:
     """`run(function, data, threads)`: torch's OpenMP team calls the C function at an address on `data`.

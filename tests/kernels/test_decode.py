@@ -1,13 +1,16 @@
 """The compiled decode kernel against attention written out in fp64: pieces, chunks, ranks, groups, layers, threads."""
 
 import itertools
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import pytest
 import torch
 
 from agentrt_kernels.dispatch import resolve
-from agentrt_kernels.lora_attention.decode import Decode, Piece, Row, Where
+from agentrt_kernels.lora_attention.decode import Decode
+from agentrt_kernels.lora_attention.partners import stretches
+from agentrt_kernels.lora_attention.pieces import Piece, Row, Where
 from tests.kernels.bounds import assert_within
 
 LAYERS = 2
@@ -94,8 +97,68 @@ def test_rows_equal_fp64(dtype, d, group, kv_heads, lengths, threads):
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize(("dtype", "d", "group", "kv_heads"), SHAPES)
+@pytest.mark.parametrize("ranks", [(8, 0), (0, 8), (8, 3), (0, 0), (20, 8)], ids=str)
+def test_two_rows_over_the_same_keys_equal_fp64_each_with_low_rank_rows_of_its_own(dtype, d, group, kv_heads, ranks):
+    """As under double batching: one cache, cut at other places for each, then a tail of its own. A third row reads the
+    first keys of the same cache, and a fourth as many keys elsewhere."""
+    generator = torch.Generator().manual_seed(sum(ranks) + d)
+    cache, stranger = (_stored(700, dtype, kv_heads, d, 0, generator) for _ in range(2))
+    cuts = ([0, 96, 640, 700], [0, 411, 700], [0, 96], [0, 700])
+    lows = [torch.randn(LAYERS, 700, rank, generator=generator).to(dtype) if rank else None for rank in (*ranks, 8, 0)]
+    seen = []
+    for whole, edges, low in zip((cache, cache, cache, stranger), cuts, lows, strict=True):
+        parts = [(whole.k[:, a:b], whole.v[:, a:b], None if low is None else low[:, a:b]) for a, b in pairwise(edges)]
+        tail = 700 + 40 - edges[-1]
+        seen.append([*(Stored(*part) for part in parts), _stored(tail, dtype, kv_heads, d, 0, generator)])
+    ups = [torch.randn(LAYERS, rank, kv_heads, d, generator=generator) if rank else None for rank in (*ranks, 8, 0)]
+    rows = [
+        Row(at, [each.piece for each in pieces], [layer.data_ptr() for layer in up] if up is not None else [], rank)
+        for at, pieces, up, rank in zip((3, 1, 0, 2), seen, ups, (*ranks, 8, 0), strict=True)
+    ]
+    assert {frozenset(number for number, _ in each.members) for each in stretches(rows)} == {
+        frozenset({0, 1}),
+        *(frozenset({number}) for number in range(4)),
+    }
+    q = torch.randn(4, kv_heads * group, d, generator=generator).to(dtype)
+    decode = Decode(rows, dtype=dtype, kv_heads=kv_heads, group=group, head_dim=d, num_layers=LAYERS)
+    for layer in range(LAYERS):
+        out = torch.full_like(q, float("nan"))
+        decode.run(layer, q, out, scale=0.3)
+        for row, pieces, up in zip(rows, seen, ups, strict=True):
+            u = None if up is None else up[layer]
+            truth = _dense(q[row.at], pieces, u, layer, 0.3, torch.float64)
+            assert_within(out[row.at], truth, _dense(q[row.at], pieces, u, layer, 0.3, dtype))
+
+
+@pytest.mark.parametrize("own", [[[5, 2], [7]], [[7], [1, 6]], [[3], [3]]], ids=str)
+def test_what_two_rows_share_is_cut_where_either_is_and_the_rest_is_read_by_each_alone(own):
+    """Every key once a row, in order; `own`: the lengths of the pieces over shared keys."""
+    tails = [9, 9]
+
+    def row(at, lengths, tail):
+        place = Where(4096, 10**6, 64)
+        pieces = []
+        for length in lengths:
+            pieces.append(Piece(length, place, place.at(1000)))
+            place = place.at(length)
+        return Row(at, [*pieces, Piece(tail, Where(10**5 * (at + 1), 10**6, 64), Where(10**5 * (at + 3), 10**6, 64))])
+
+    rows = [row(at, lengths, tail) for at, (lengths, tail) in enumerate(zip(own, tails, strict=True))]
+    found = list(stretches(rows))
+    for number, one in enumerate(rows):
+        read = [piece for each in found for member, piece in each.members if member == number]
+        keys = [piece.k.address + 64 * at for piece in read for at in range(piece.length)]
+        assert keys == [piece.k.address + 64 * at for piece in one.pieces for at in range(piece.length)]
+    shared = [each.length for each in found if len(each.members) == 2]
+    alone = [each.length for each in found if len(each.members) == 1]
+    cuts = sorted({edge for lengths in own for edge in accumulate(lengths)})
+    expected = [end - start for start, end in pairwise([0, *cuts])]
+    assert (shared, alone) == ((expected, tails) if 2 * cuts[-1] >= cuts[-1] + 9 else ([], [*own[0], 9, *own[1], 9]))
+
+
 def test_a_row_is_the_same_in_any_company():
-    """Bit for bit: how a row is cut into chunks and put together depends on its own length alone."""
+    """Bit for bit: how a row is cut into chunks and put together depends on what it reads and its partner reads."""
     generator = torch.Generator().manual_seed(3)
     first, second = (_stored(n, torch.float32, 2, 8, 0, generator) for n in (700, 90))
     q = torch.randn(2, 6, 8, generator=generator)

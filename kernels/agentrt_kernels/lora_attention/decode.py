@@ -5,51 +5,16 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import torch
 
+from agentrt_kernels.lora_attention.partners import stretches
+from agentrt_kernels.lora_attention.pieces import Row
 from agentrt_kernels.machine import compiles
 
 _BASE_2: Final = 1 / math.log(2)
-
-
-class Where(NamedTuple):
-    """Rows of one part of a plane: the address of the first in layer 0; bytes to the next layer, to the next row."""
-
-    address: int
-    layer_bytes: int
-    row_bytes: int
-
-    def at(self, row: int) -> "Where":
-        return self._replace(address=self.address + row * self.row_bytes)
-
-
-class Piece(NamedTuple):
-    """Consecutive keys: k and v rows [Hkv, d] each, contiguous; lr rows [rank of the row that reads them], or none."""
-
-    length: int
-    k: Where
-    v: Where
-    lr: Where | None = None
-
-    def after(self, skip: int) -> "Piece":
-        """Without its first keys."""
-        return Piece(self.length - skip, self.k.at(skip), self.v.at(skip), self.lr and self.lr.at(skip))
-
-
-class Row(NamedTuple):
-    """Row `at` of the packed step sees these pieces in full.
-
-    `ups`: the addresses, layer by layer, of its adapter's B, scaling included, fp32 [rank, Hkv, d], contiguous; none
-    where it has no low-rank term, and with `rank` 0 the pieces' low-rank rows are not read.
-    """
-
-    at: int
-    pieces: Sequence[Piece]
-    ups: Sequence[int] = ()
-    rank: int = 0
 
 
 def obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -83,23 +48,33 @@ class Decode:
         self._dtype = dtype
         self._launch = _launcher(dtype, head_dim, group)
         pieces: list[tuple[int, ...]] = []
-        chunks: list[tuple[int, ...]] = []
-        table: list[tuple[int, ...]] = []
-        ups: list[Sequence[int]] = []
-        rank = max(row.rank for row in rows)
-        for number, row in enumerate(rows):
-            first = len(chunks)
-            for piece in row.pieces:
-                ranked = 0 if piece.lr is None else row.rank
-                num = -(-piece.length // jit.CHUNK)
-                edges = [index * piece.length // num for index in range(num + 1)]
-                chunks += [(len(pieces), low, high - low, ranked, number) for low, high in itertools.pairwise(edges)]
+        chunks: list[tuple[list[int], list[tuple[int, int, int]]]] = []
+        of_row: list[list[tuple[int, int]]] = [[] for _ in rows]
+        for stretch in stretches(rows):
+            members = []
+            for number, piece in stretch.members:
+                members.append((len(pieces), rows[number].rank if piece.lr else 0, number))
                 pieces.append((*piece.k, *piece.v, *(piece.lr or (0, 0, 0))))
-            table.append((row.at, first, len(chunks) - first, number, row.rank))
-            ups.append(row.ups or [0] * num_layers)
+            num = -(-stretch.length // jit.CHUNK)
+            edges = [index * stretch.length // num for index in range(num + 1)]
+            for low, high in itertools.pairwise(edges):
+                for place, (number, _) in enumerate(stretch.members):
+                    of_row[number].append((len(chunks), place))
+                chunks.append(([low, high - low], members))
+        # a row's partial results lie side by side, whoever shares its chunks
+        first = list(itertools.accumulate(map(len, of_row), initial=0))
+        part = {member: at for at, member in enumerate(itertools.chain.from_iterable(of_row))}
+        nobody = (0, 0, jit.NOBODY, 0)
+        cut = []
+        for number, (keys, members) in enumerate(chunks):
+            told = [(*each, part[number, place]) for place, each in enumerate(members)]
+            cut.append((*keys, *itertools.chain.from_iterable([*told, nobody][: jit.MEMBERS])))
+        rank = max(row.rank for row in rows)
+        table = [(row.at, first[n], first[n + 1] - first[n], n, row.rank) for n, row in enumerate(rows)]
+        ups = [row.ups or [0] * num_layers for row in rows]
         self._left = np.repeat(np.array([row[2] for row in table], np.int64), kv_heads)
-        parts = np.empty(len(chunks) * kv_heads * group * (2 + head_dim + rank), np.float32)
-        self._keep: list[Any] = [*(np.array(each, np.int64) for each in (pieces, chunks, table, ups)), parts]
+        parts = np.empty(first[-1] * kv_heads * group * (2 + head_dim + rank), np.float32)
+        self._keep: list[Any] = [*(np.array(each, np.int64) for each in (pieces, cut, table, ups)), parts]
         self._step = np.zeros(16, np.int64)
         for column, array in zip((jit.PIECES, jit.CHUNKS, jit.ROWS, jit.UPS, jit.PARTS), self._keep, strict=True):
             self._step[column] = array.ctypes.data

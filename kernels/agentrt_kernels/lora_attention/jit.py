@@ -1,8 +1,9 @@
 """Decode attention for CPUs, compiled: reads keys, base values and low-rank rows once, in fp32, without packing.
 
-A task is one chunk of one row's keys for one key head, with all query heads of its group. It leaves a partial
-result: the chunk's maximum and sum of the softmax, and the weighted sums of [value | low-rank row]. Whoever finishes
-a row's last chunk combines them and applies B, so that no thread waits for another. See README.md.
+A task is one chunk of keys for one key head, with all query heads of its group, of the row that reads them or of two.
+It leaves a partial result a row: the chunk's maximum and sum of the softmax, and the weighted sums of [value | low-rank
+row]. Whoever finishes a row's last chunk combines them and applies B, so that no thread waits for another. See
+README.md.
 """
 
 from functools import cache
@@ -13,13 +14,16 @@ import numpy as np
 import torch
 from numba import carray, types
 
-from agentrt_kernels.native import address_of, as_bits, as_float, fetch_add, memory, widen
+from agentrt_kernels.native import address_of, as_bits, as_float, fetch_add, memory, prefetch, widen
 
 CHUNK: Final = 256
 """Keys of one task at most: enough to pay for its start, few enough to keep the threads evenly loaded."""
 
+AHEAD: Final = 32
+"""Rows are asked for so many before they are needed: those of one head are lines apart, which no CPU foresees."""
+
 PAD: Final = 16
-"""Sums of [value | low-rank row] are kept in multiples of this many columns, so that no vector is left in part."""
+"""Columns of low-rank rows at a time: a vector, of which nobody reads what lies past the rank."""
 
 STORED: Final = {torch.bfloat16: np.uint16, torch.float32: np.float32}
 """How numpy names the elements of planes that these kernels read."""
@@ -27,8 +31,11 @@ STORED: Final = {torch.bfloat16: np.uint16, torch.float32: np.float32}
 # Columns of the tables of `decode.py`, all int64.
 NEXT, TASKS, QUERY, OUT, LAYER, LAYERS, PIECES, CHUNKS, ROWS, LEFT, UPS, PARTS, SCALE, HEADS, RANK = range(15)
 PIECE: Final = 9  # three times (address in layer 0, bytes from layer to layer, bytes from row to row): k, v, lr
-RUN, FIRST, COUNT, RANKED, OF = range(5)  # a chunk: its piece, first key, number of keys, rank read of lr, its row
-AT, CHUNK0, NUM, UP, RANK_UP = range(5)  # a row: where in the packed step, its chunks, its adapter's B and rank
+FIRST, COUNT, MEMBER = range(3)  # a chunk: its first key in the piece, number of keys, the rows that read it
+RUN, RANKED, OF, PART, SPAN = range(5)  # by row that reads it: its piece, rank read of lr, the row, its partial result
+AT, PART0, NUM, UP, RANK_UP = range(5)  # a row: where in the packed step, its partial results, its adapter's B and rank
+MEMBERS: Final = 2
+NOBODY: Final = -1
 
 _f32 = np.float32
 _LOWEST = _f32(-3.0e38)
@@ -53,11 +60,13 @@ def _exp2(x: Any) -> Any:
 
 
 @_inlined
-def _load(address: Any, stride: Any, count: Any, width: Any, into: Any, pitch: Any, like: Any) -> None:
-    """Up to four rows of `width` elements, each `pitch` floats after the last; missing rows are zeros."""
+def _load(address: Any, stride: Any, count: Any, width: Any, into: Any, pitch: Any, like: Any, size: Any) -> None:
+    """Up to four rows of `width` elements of `size` bytes, `pitch` floats apart; missing rows are zeros."""
     for t in range(4):
         base = t * pitch
         if t < count:
+            for line in range(0, width * size, 64):
+                prefetch(address + (t + AHEAD) * stride + line)
             row = carray(memory(address + t * stride), (width,), like)
             for i in range(width):
                 into[base + i] = widen(row[i])
@@ -142,69 +151,100 @@ def compiled(dtype: torch.dtype, head_dim: int, group: int) -> Any:
         heads, rank, layer = step[HEADS], step[RANK], step[LAYER]
         width = 2 + d + rank
         pieces = carray(memory(step[PIECES]), (1 << 32, PIECE), np.int64)
-        chunks = carray(memory(step[CHUNKS]), (1 << 32, 5), np.int64)
+        chunks = carray(memory(step[CHUNKS]), (1 << 32, MEMBER + MEMBERS * SPAN), np.int64)
         table = carray(memory(step[ROWS]), (1 << 32, 5), np.int64)
         parts = carray(memory(step[PARTS]), (1 << 40,), np.float32)
         ups = carray(memory(step[UPS]), (1 << 32, step[LAYERS]), np.int64)
         scale = as_float(np.int32(step[SCALE]))
-        query = np.empty(group * d, np.float32)
-        padded = d + (rank + PAD - 1) // PAD * PAD
-        rows = np.zeros(4 * padded, np.float32)
-        scores = np.empty(group * CHUNK, np.float32)
-        sums = np.empty(group * padded, np.float32)
+        low = (rank + PAD - 1) // PAD * PAD  # low_sums: [member][block of PAD columns][query head][PAD]
+        query = np.empty(MEMBERS * group * d, np.float32)
+        rows = np.zeros(4 * d + rank, np.float32)
+        lows = np.zeros(4 * PAD, np.float32)
+        scores = np.empty(MEMBERS * group * CHUNK, np.float32)
+        sums = np.empty(MEMBERS * group * d, np.float32)
+        low_sums = np.empty(MEMBERS * group * low, np.float32)
         span = group * width
         while True:
             task = fetch_add(address_of(data), 1)
             if task >= step[TASKS]:
                 break
             chunk, head = chunks[task // heads], task % heads
-            piece, row = pieces[chunk[RUN]], table[chunk[OF]]
-            count, ranked, first = chunk[COUNT], chunk[RANKED], chunk[FIRST]
-            place = (row[AT] * heads + head) * group * d
-            asked = carray(memory(step[QUERY] + place * size), (group * d,), like)
-            for i in range(group * d):
-                query[i] = widen(asked[i]) * scale
+            first, count = chunk[FIRST], chunk[COUNT]
+            both = chunk[MEMBER + SPAN + OF] != NOBODY
+            members = 2 if both else 1
+            for m in range(members):
+                place = (table[chunk[MEMBER + m * SPAN + OF], AT] * heads + head) * group * d
+                asked = carray(memory(step[QUERY] + place * size), (group * d,), like)
+                for i in range(group * d):
+                    query[m * group * d + i] = widen(asked[i]) * scale
+            piece = pieces[chunk[MEMBER + RUN]]
             k = piece[0] + piece[1] * layer + piece[2] * first + head * d * size
             for t in range(0, count, 4):
-                _load(k + t * piece[2], piece[2], count - t, d, rows, d, like)
-                _score(query, rows, scores[t:], d, group)
-            part = parts[task * span : (task + 1) * span]
-            for g in range(group):
-                part[g * width], part[g * width + 1] = _softmax(scores[g * CHUNK :], count)
-            wide = padded if ranked else d  # whole vectors: what the columns past the rank add up to, nobody reads
-            for i in range(group * wide):
-                sums[i] = _f32(0)
-            v = piece[3] + piece[4] * layer + piece[5] * first + head * d * size
-            lr = piece[6] + piece[7] * layer + piece[8] * first
-            for t in range(0, count, 4):
-                _load(v + t * piece[5], piece[5], count - t, d, rows, wide, like)
-                if ranked:
-                    _load(lr + t * piece[8], piece[8], count - t, ranked, rows[d:], wide, like)
-                _gather(scores[t:], rows, sums, wide, group)
-            for g in range(group):
-                for i in range(d + ranked):
-                    part[g * width + 2 + i] = sums[g * wide + i]
-                for i in range(d + ranked, width - 2):
-                    part[g * width + 2 + i] = _f32(0)
-            left = step[LEFT] + (chunk[OF] * heads + head) * 8
-            if fetch_add(left, -1) == 1:
-                fetch_add(left, row[NUM])  # ready for the next layer
-                rank_up = row[RANK_UP]
-                up = carray(memory(ups[row[UP], layer] if rank_up else step[UPS]), (rank_up, heads, d), np.float32)
-                out = carray(memory(step[OUT] + place * size), (group * d,), like)
-                begin = (row[CHUNK0] * heads + head) * span
+                _load(k + t * piece[2], piece[2], count - t, d, rows, d, like, size)
+                if both:
+                    _score(query, rows, scores[t:], d, 2 * group)
+                else:
+                    _score(query, rows, scores[t:], d, group)
+            for m in range(members):
+                part = parts[(chunk[MEMBER + m * SPAN + PART] * heads + head) * span :]
                 for g in range(group):
-                    total = _combine(parts[begin + g * width :], row[NUM], heads * span, width - 2, rows)
-                    for r in range(rank_up):
-                        y = rows[d + r]
-                        for i in range(d):
-                            rows[i] += y * up[r, head, i]
+                    part[g * width], part[g * width + 1] = _softmax(scores[(m * group + g) * CHUNK :], count)
+            for i in range(members * group * d):
+                sums[i] = _f32(0)
+            for i in range(members * group * low):
+                low_sums[i] = _f32(0)
+            v = piece[3] + piece[4] * layer + piece[5] * first + head * d * size
+            for t in range(0, count, 4):
+                _load(v + t * piece[5], piece[5], count - t, d, rows, d, like, size)
+                if both:
+                    _gather(scores[t:], rows, sums, d, 2 * group)
+                else:
+                    _gather(scores[t:], rows, sums, d, group)
+            for m in range(members):
+                ranked, own = chunk[MEMBER + m * SPAN + RANKED], pieces[chunk[MEMBER + m * SPAN + RUN]]
+                if ranked:
+                    for r in range(0, ranked, PAD):
+                        lr = own[6] + own[7] * layer + own[8] * first + r * size
+                        columns = min(PAD, ranked - r)
+                        for t in range(0, count, 4):
+                            _load(lr + t * own[8], own[8], count - t, columns, lows, PAD, like, size)
+                            weights = scores[m * group * CHUNK + t :]
+                            _gather(weights, lows, low_sums[(m * low + r) * group :], PAD, group)
+            for m in range(members):
+                member = chunk[MEMBER + m * SPAN :]
+                number, ranked = member[OF], member[RANKED]
+                row = table[number]
+                part = parts[(member[PART] * heads + head) * span :]
+                for g in range(group):
+                    added = part[g * width + 2 :]
                     for i in range(d):
-                        y = rows[i] / total
-                        if half:  # round to nearest, ties to even
-                            bits = np.int64(as_bits(y)) & 0xFFFFFFFF
-                            out[g * d + i] = np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
-                        else:
-                            out[g * d + i] = y
+                        added[i] = sums[(m * group + g) * d + i]
+                    for r in range(0, ranked, PAD):
+                        block = low_sums[(m * low + r) * group + g * PAD :]
+                        for i in range(min(PAD, ranked - r)):
+                            added[d + r + i] = block[i]
+                    for i in range(ranked, rank):
+                        added[d + i] = _f32(0)
+                left = step[LEFT] + (number * heads + head) * 8
+                if fetch_add(left, -1) == 1:
+                    fetch_add(left, row[NUM])  # ready for the next layer
+                    rank_up = row[RANK_UP]
+                    up = carray(memory(ups[row[UP], layer] if rank_up else step[UPS]), (rank_up, heads, d), np.float32)
+                    place = (row[AT] * heads + head) * group * d
+                    out = carray(memory(step[OUT] + place * size), (group * d,), like)
+                    begin = (row[PART0] * heads + head) * span
+                    for g in range(group):
+                        total = _combine(parts[begin + g * width :], row[NUM], heads * span, width - 2, rows)
+                        for r in range(rank_up):
+                            y = rows[d + r]
+                            for i in range(d):
+                                rows[i] += y * up[r, head, i]
+                        for i in range(d):
+                            y = rows[i] / total
+                            if half:  # round to nearest, ties to even
+                                bits = np.int64(as_bits(y)) & 0xFFFFFFFF
+                                out[g * d + i] = np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
+                            else:
+                                out[g * d + i] = y
 
     return entry
