@@ -21,9 +21,8 @@ _READ_FIRST: Final = ("The list names a page of the question. I read {title}.", 
 _READ_NEXT: Final = ('{page} says "{quote}". I read {title}.', '{page} says "{quote}", so next I read {title}.')
 _SEARCH_NEXT: Final = '{page} says "{quote}". I search for {title}.'
 _NO_HELP: Final = ("{page} does not help. I read {title}.", "This page is no help, so I read {title}.")
-_FINISH: Final = '{page} says "{quote}". The answer is {answer}.'
-_FINISH_TWO: Final = '{page} says "{quote}" and {page2} says "{quote2}". The answer is {answer}.'
-_RETRY: Final = 'That was wrong. {page} says "{quote}". The answer is {answer}.'
+_FINISH: Final = "The answer is {answer}."
+_RETRY: Final = "That was wrong. The answer is {answer}."
 _RIGHT: Final = '{page} says "{quote}", so {answer} is right.'
 _WRONG: Final = '{page} says "{quote}", so {answer} is wrong.'
 
@@ -95,13 +94,8 @@ class GoldPolicy(Teacher):
         return Move(thought, "Retrieve", title, taught=False)
 
     def _finish(self, template: str, answer: str) -> Move:
-        shown, keep = self._answer_fact(answer), "" if self._question.polar else answer
-        if template == _FINISH and self._question.kind == "comparison" and len(self._gold) == 2:
-            other = next((page.title for page in self._pages if page.title in self._gold), shown.title)
-            if other != shown.title:
-                first, second = sorted((other, shown.title), key=[page.title for page in self._pages].index)
-                return Move(self._quoting_two(first, second, answer), "Finish", answer)
-        return Move(self._quoting(template, shown.title, keep=keep, answer=answer), "Finish", answer)
+        """No quotation comes before an answer: one that has begun in the wrong place would take the answer along."""
+        return Move(template.format(answer=answer), "Finish", answer)
 
     # -- reflect ---------------------------------------------------------------------------------------------------
 
@@ -163,19 +157,6 @@ class GoldPolicy(Teacher):
         sentence, name = self._sentence(page, keep), without_qualifier(keep)
         for words in range(_LONGEST_QUOTE if name and name in sentence else _SHORT_QUOTE, 2, -1):
             thought = template.format(page=page, quote=quote(sentence, name, words), **values)
-            if self._fits("thought", thought):
-                return thought
-        raise PolicyStuckError("its titles are too long for a thought")
-
-    def _quoting_two(self, first: str, second: str, answer: str) -> str:
-        for words in range(_SHORT_QUOTE, 2, -1):
-            thought = _FINISH_TWO.format(
-                page=first,
-                quote=quote(self._sentence(first, ""), "", words),
-                page2=second,
-                quote2=quote(self._sentence(second, ""), "", words),
-                answer=answer,
-            )
             if self._fits("thought", thought):
                 return thought
         raise PolicyStuckError("its titles are too long for a thought")

@@ -1,3 +1,5 @@
+import pytest
+
 from agentrt_tools.mentions import MentionIndex
 
 
@@ -22,6 +24,25 @@ def test_a_name_without_its_qualifier_mentions_all_that_bear_it_the_exact_one_fi
 
 def test_a_year_does_not_mention_a_song() -> None:
     assert MentionIndex(["1979 (song)"]).find("It was in 1979.") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("She lives in the United States.", False),
+        ("He founded Air United in 1990.", False),
+        ("They won. United they stood.", False),
+        ("United is all there is", False),
+        ("Their album United sold well.", True),
+        ('Their album "United" sold well.', True),
+        ("They played for United, then left.", True),
+    ],
+)
+def test_one_word_before_a_qualifier_is_no_part_of_a_longer_name_and_no_start_of_a_sentence(
+    text: str, found: bool
+) -> None:
+    assert MentionIndex(["United (album)"]).find(text) == ["United (album)"] * found
+    assert MentionIndex(["United (album)", "United"]).find(text) == ["United", "United (album)"]
 
 
 def test_each_title_comes_once_and_an_empty_one_never() -> None:

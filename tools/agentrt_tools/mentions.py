@@ -8,6 +8,7 @@ from typing import Final
 from agentrt_tools.titles import without_qualifier
 
 _WORD: Final = re.compile(r"[^\W_]+|[^\w\s]")
+_SENTENCE_ENDS: Final = frozenset(".!?")
 
 
 class MentionIndex:
@@ -15,7 +16,8 @@ class MentionIndex:
 
     A title is mentioned by its own words or by those before its qualifier ("Jaws" for "Jaws (film)"), since
     running text leaves the qualifier out. Words before a qualifier must hold a letter: "1979 (song)" is not
-    mentioned by a year.
+    mentioned by a year. One word before a qualifier is a name only where it stands alone and its capital is no
+    sentence's: "United (album)" is mentioned neither by the United States nor by "United they stood".
     """
 
     def __init__(self, titles: Iterable[str]) -> None:
@@ -26,6 +28,9 @@ class MentionIndex:
             name = without_qualifier(title)
             if name != title and any(char.isalpha() for char in name):
                 qualified.append((name, title))
+        self._weak = {_words(name)[0] for name, _ in qualified if len(_words(name)) == 1} - {
+            words[0] for words in self._titles if len(words) == 1
+        }
         for name, title in qualified:  # after all exact titles, so that those come first
             self._titles[_words(name)].append(title)
         self._titles.pop((), None)
@@ -42,13 +47,20 @@ class MentionIndex:
         while at < len(words):
             for length in self._lengths.get(words[at], ()):
                 titles = self._titles.get(words[at : at + length])
-                if titles:
+                if titles and not (length == 1 and words[at] in self._weak and _inside_a_name(words, at)):
                     found.update(dict.fromkeys(titles))
                     at += length
                     break
             else:
                 at += 1
         return list(found)
+
+
+def _inside_a_name(words: tuple[str, ...], at: int) -> bool:
+    """Whether the word is part of a longer name, as far as capitals tell, or owes its own to a sentence's start."""
+    before = words[at - 1] if at else "."
+    after = words[at + 1] if at + 1 < len(words) else "."
+    return before in _SENTENCE_ENDS or before[0].isupper() or after[0].isupper()
 
 
 def _words(text: str) -> tuple[str, ...]:
