@@ -128,6 +128,8 @@ class Backbone:
                     f"adapter {name!r} has rank {rank}, the Triton kernels take {MAX_RANK} at most; "
                     "use backend reference"
                 )
+        if self._context.decode is not None:
+            self.compute.call(self._context.decode.prepare, adapters)
         return adapters
 
     def load_maps(self, file: str | Path, adapters: AdapterSet, top: int | None = None) -> AdapterSet:

@@ -25,6 +25,10 @@ class StepDecode:
         self._ups: WeakKeyDictionary[AdapterSet, dict[str, list[torch.Tensor]]] = WeakKeyDictionary()
         self._readers: list[Reader] = []
 
+    def prepare(self, adapters: AdapterSet) -> None:
+        """Compile what rows of these adapters will need."""
+        prepare(self._dtype, self._head_dim, self._group, max(adapters.ranks.values(), default=0))
+
     def begin(self, readers: Sequence["Reader"], adapters: AdapterSet) -> list["Reader"]:
         """Announce a step; returns the readers that are left to torch: several rows at once, masks, overlays."""
         self._adapters = adapters

@@ -169,6 +169,19 @@ def test_a_row_is_the_same_in_any_company():
     assert torch.equal(alone[0], together[0])
 
 
+def test_a_row_without_a_low_rank_term_is_the_same_beside_one_with():
+    generator = torch.Generator().manual_seed(4)
+    first, second = (_stored(n, torch.float32, 2, 64, rank, generator) for n, rank in ((700, 0), (90, 8)))
+    q = torch.randn(2, 6, 64, generator=generator)
+    up = torch.randn(LAYERS, 8, 2, 64, generator=generator)
+    shape = {"dtype": torch.float32, "kv_heads": 2, "group": 3, "head_dim": 64, "num_layers": LAYERS}
+    alone, together = (torch.zeros_like(q) for _ in range(2))
+    Decode([Row(0, [first.piece])], **shape).run(1, q, alone, 0.3)
+    with_term = Row(1, [second.piece], [layer.data_ptr() for layer in up], 8)
+    Decode([with_term, Row(0, [first.piece])], **shape).run(1, q, together, 0.3)
+    assert torch.equal(alone[0], together[0])
+
+
 @pytest.mark.parametrize("name", ["query", "out"])
 def test_a_tensor_that_does_not_fit_is_named(name):
     stored = _stored(4, torch.float32, 2, 8, 0, torch.Generator().manual_seed(0))

@@ -30,9 +30,12 @@ def obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     return None if team_runner() else "torch does not compute with libgomp here"
 
 
-def prepare(dtype: torch.dtype, head_dim: int, group: int) -> None:
-    """Compile the kernel for planes of `dtype` now (seconds; once a machine, numba keeps it), not at a first token."""
-    _launcher(dtype, head_dim, group)
+def prepare(dtype: torch.dtype, head_dim: int, group: int, rank: int = 0) -> None:
+    """Compile the kernel for planes of `dtype` and low-rank rows of up to `rank` columns now, not at a first token.
+
+    That takes seconds, once a machine: numba keeps it.
+    """
+    _launcher(dtype, head_dim, group, rank)
 
 
 class Decode:
@@ -46,7 +49,6 @@ class Decode:
         self._jit = jit
         self._shape = (kv_heads * group, head_dim)
         self._dtype = dtype
-        self._launch = _launcher(dtype, head_dim, group)
         pieces: list[tuple[int, ...]] = []
         chunks: list[tuple[list[int], list[tuple[int, int, int]]]] = []
         of_row: list[list[tuple[int, int]]] = [[] for _ in rows]
@@ -70,6 +72,7 @@ class Decode:
             told = [(*each, part[number, place]) for place, each in enumerate(members)]
             cut.append((*keys, *itertools.chain.from_iterable([*told, nobody][: jit.MEMBERS])))
         rank = max(row.rank for row in rows)
+        self._launch = _launcher(dtype, head_dim, group, rank)
         table = [(row.at, first[n], first[n + 1] - first[n], n, row.rank) for n, row in enumerate(rows)]
         ups = [row.ups or [0] * num_layers for row in rows]
         self._left = np.repeat(np.array([row[2] for row in table], np.int64), kv_heads)
@@ -97,11 +100,11 @@ class Decode:
 
 
 @cache
-def _launcher(dtype: torch.dtype, head_dim: int, group: int) -> Callable[[int], None]:
-    from agentrt_kernels.lora_attention.jit import compiled
+def _launcher(dtype: torch.dtype, head_dim: int, group: int, rank: int) -> Callable[[int], None]:
+    from agentrt_kernels.lora_attention.jit import PAD, compiled
     from agentrt_kernels.native import team_runner
 
-    entry = compiled(dtype, head_dim, group)
+    entry = compiled(dtype, head_dim, group, -(-rank // PAD) * PAD)
     function = entry.address
     alone = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
     team = team_runner()

@@ -23,7 +23,7 @@ AHEAD: Final = 32
 """Rows are asked for so many before they are needed: those of one head are lines apart, which no CPU foresees."""
 
 PAD: Final = 16
-"""Columns of low-rank rows at a time: a vector, of which nobody reads what lies past the rank."""
+"""Room for low-rank columns comes in whole vectors, of which nobody reads what lies past a row's rank."""
 
 STORED: Final = {torch.bfloat16: np.uint16, torch.float32: np.float32}
 """How numpy names the elements of planes that these kernels read."""
@@ -41,7 +41,7 @@ _f32 = np.float32
 _LOWEST = _f32(-3.0e38)
 _OPTIONS: Final = {"fastmath": True, "error_model": "numpy"}
 _inlined = numba.njit(forceinline=True, **_OPTIONS)
-"""Part of the one function that is compiled, where head_dim and group are constants."""
+"""Part of the one function that is compiled, where widths and counts are constants as far as can be."""
 
 
 @_inlined
@@ -135,8 +135,8 @@ def _combine(parts: Any, num: Any, step: Any, width: Any, sums: Any) -> Any:
 
 
 @cache
-def compiled(dtype: torch.dtype, head_dim: int, group: int) -> Any:
-    """The C function for planes of `dtype`, `group` query heads a key head.
+def compiled(dtype: torch.dtype, head_dim: int, group: int, low: int) -> Any:
+    """The C function for planes of `dtype`, `group` query heads a key head and low-rank rows of up to `low` columns.
 
     One function that closes over numbers alone: so numba's cache on disk finds it again.
     """
@@ -144,6 +144,7 @@ def compiled(dtype: torch.dtype, head_dim: int, group: int) -> Any:
     half = dtype == torch.bfloat16
     size = dtype.itemsize
     d = head_dim
+    wide = d + low
 
     @numba.cfunc(types.void(types.voidptr), cache=True)
     def entry(data: Any) -> None:
@@ -156,13 +157,10 @@ def compiled(dtype: torch.dtype, head_dim: int, group: int) -> Any:
         parts = carray(memory(step[PARTS]), (1 << 40,), np.float32)
         ups = carray(memory(step[UPS]), (1 << 32, step[LAYERS]), np.int64)
         scale = as_float(np.int32(step[SCALE]))
-        low = (rank + PAD - 1) // PAD * PAD  # low_sums: [member][block of PAD columns][query head][PAD]
         query = np.empty(MEMBERS * group * d, np.float32)
-        rows = np.zeros(4 * d + rank, np.float32)
-        lows = np.zeros(4 * PAD, np.float32)
+        rows = np.zeros(4 * wide, np.float32)
         scores = np.empty(MEMBERS * group * CHUNK, np.float32)
-        sums = np.empty(MEMBERS * group * d, np.float32)
-        low_sums = np.empty(MEMBERS * group * low, np.float32)
+        sums = np.empty(MEMBERS * group * wide, np.float32)
         span = group * width
         while True:
             task = fetch_add(address_of(data), 1)
@@ -189,27 +187,23 @@ def compiled(dtype: torch.dtype, head_dim: int, group: int) -> Any:
                 part = parts[(chunk[MEMBER + m * SPAN + PART] * heads + head) * span :]
                 for g in range(group):
                     part[g * width], part[g * width + 1] = _softmax(scores[(m * group + g) * CHUNK :], count)
-            for i in range(members * group * d):
+            for i in range(members * group * wide):
                 sums[i] = _f32(0)
-            for i in range(members * group * low):
-                low_sums[i] = _f32(0)
             v = piece[3] + piece[4] * layer + piece[5] * first + head * d * size
             for t in range(0, count, 4):
-                _load(v + t * piece[5], piece[5], count - t, d, rows, d, like, size)
-                if both:
-                    _gather(scores[t:], rows, sums, d, 2 * group)
-                else:
-                    _gather(scores[t:], rows, sums, d, group)
-            for m in range(members):
-                ranked, own = chunk[MEMBER + m * SPAN + RANKED], pieces[chunk[MEMBER + m * SPAN + RUN]]
-                if ranked:
-                    for r in range(0, ranked, PAD):
-                        lr = own[6] + own[7] * layer + own[8] * first + r * size
-                        columns = min(PAD, ranked - r)
-                        for t in range(0, count, 4):
-                            _load(lr + t * own[8], own[8], count - t, columns, lows, PAD, like, size)
-                            weights = scores[m * group * CHUNK + t :]
-                            _gather(weights, lows, low_sums[(m * low + r) * group :], PAD, group)
+                _load(v + t * piece[5], piece[5], count - t, d, rows, wide, like, size)
+                for m in range(members):
+                    ranked = chunk[MEMBER + m * SPAN + RANKED]
+                    if ranked:
+                        own = pieces[chunk[MEMBER + m * SPAN + RUN]]
+                        lr = own[6] + own[7] * layer + own[8] * (first + t)
+                        if ranked == 8:  # the usual ranks, as constants
+                            _load(lr, own[8], count - t, 8, rows[d:], wide, like, size)
+                        elif ranked == 16:
+                            _load(lr, own[8], count - t, 16, rows[d:], wide, like, size)
+                        else:
+                            _load(lr, own[8], count - t, ranked, rows[d:], wide, like, size)
+                    _gather(scores[m * group * CHUNK + t :], rows, sums[m * group * wide :], wide, group)
             for m in range(members):
                 member = chunk[MEMBER + m * SPAN :]
                 number, ranked = member[OF], member[RANKED]
@@ -217,14 +211,10 @@ def compiled(dtype: torch.dtype, head_dim: int, group: int) -> Any:
                 part = parts[(member[PART] * heads + head) * span :]
                 for g in range(group):
                     added = part[g * width + 2 :]
-                    for i in range(d):
-                        added[i] = sums[(m * group + g) * d + i]
-                    for r in range(0, ranked, PAD):
-                        block = low_sums[(m * low + r) * group + g * PAD :]
-                        for i in range(min(PAD, ranked - r)):
-                            added[d + r + i] = block[i]
-                    for i in range(ranked, rank):
-                        added[d + i] = _f32(0)
+                    for i in range(d + ranked):
+                        added[i] = sums[(m * group + g) * wide + i]
+                    for i in range(d + ranked, d + rank):
+                        added[i] = _f32(0)
                 left = step[LEFT] + (number * heads + head) * 8
                 if fetch_add(left, -1) == 1:
                     fetch_add(left, row[NUM])  # ready for the next layer
