@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from benchmarks.machine import describe
 from benchmarks.soak.records import NEEDED, Happening
 from benchmarks.soak.replays import Comparison
 from benchmarks.soak.usage import Usage
@@ -65,6 +66,7 @@ class Report:
     stuck: bool = False
     """Something never ended; nothing can be closed any more."""
     ended: bool = False
+    machine: dict[str, object] = field(default_factory=describe)
 
     @property
     def verdict(self) -> Verdict:
