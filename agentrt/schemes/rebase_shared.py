@@ -24,7 +24,8 @@ class ReBaseShared(PreLRShared):
     schedule: when that pass runs. `lp` (lazy prefill): at the turn's end, done before the session reads again.
         `db` (double batching): beside the speaker in every step. `fused`: in the next turn's prefill step.
         `auto`: in the room left in the turn's decode steps, chunk by chunk; what remains is fused if it is at most
-        `fuse_rows`, else run at the turn's end. All leave the same cache.
+        `fuse_rows`, else run at the turn's end. Where the engine has measured no such room, it is `lp`. All leave the
+        same cache.
     lp_at: `call`, or `handover`: no base pass while the same agent goes on. It then attends to its own values, so
         the result differs.
     adapted_tail: `all`, or how many of a turn's last context tokens the adapter reads; those before are read by
@@ -139,7 +140,7 @@ class ReBaseSharedSession(PreLRSharedSession):
         elif private is not None:
             private.close()
         owed = self._trajectory.num_processed - self._base.end
-        later = self._scheme.schedule == "fused" or (self._scheme.schedule == "auto" and owed <= self._scheme.fuse_rows)
+        later = self._scheme.schedule == "fused" or (self._rides and owed <= self._scheme.fuse_rows)
         passes = [] if later else self.catch_up()
         super().end()
         return passes

@@ -112,8 +112,9 @@ class Rebased(NamedTuple):
 def _rebase_shared(scheme: Scheme, spans: Sequence[Span], sizes: Sizes) -> Books:
     options = scheme.options()
     schedule, handover = str(options["schedule"]), options["lp_at"] == "handover"
-    fuse = {"fused": math.inf, "auto": float(str(options["fuse_rows"]))}.get(schedule, math.inf if handover else 0)
     beside = sizes.riding or schedule == "db"
+    short = float(str(options["fuse_rows"])) if sizes.riding else 0
+    fuse = {"fused": math.inf, "auto": short}.get(schedule, math.inf if handover else 0)
     return _rebased(spans, sizes, Rebased(options["pivot"], options["adapted_tail"], handover, beside, fuse))
 
 
