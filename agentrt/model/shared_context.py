@@ -35,11 +35,17 @@ class Reading:
 
     `low_rank`: values are the base values of the recorded inputs plus the reader's own term, as with an LR cache;
     else they are the values as recorded.
+    `since` `[n]`: they take its place only for rows of the same turn, which starts there; an earlier turn is read as
+    recorded, since the base path has covered it, but for the reader's own term, which its own pass has left behind.
+    None: for all later rows.
+    `now` takes the inputs of the pass that reads.
     """
 
     recording: Recording
     positions: torch.Tensor
     low_rank: bool
+    since: torch.Tensor | None = None
+    now: Recording = field(default_factory=Recording)
 
 
 def attend(
@@ -58,21 +64,37 @@ def attend(
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     if isinstance(context, Recording):
         context.keys[layer], context.values[layer] = key, value
-    positions = None
+    seen = None
     if isinstance(context, Reading):
-        positions = context.positions
-        key = context.recording.keys[layer].index_copy(2, positions, key)
-        value = _values(module, layer, context).index_copy(2, positions, value)
+        key, value, places, readable = _read(module, layer, key, value, context)
+        seen = readable & _behind(context.positions, places, sliding_window)
+    elif sliding_window is not None:
+        rows = torch.arange(query.shape[2], device=query.device)
+        seen = _behind(rows, rows, sliding_window)
     groups = query.shape[1] // key.shape[1]
     key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    if positions is None and sliding_window is None:
-        out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling)
-    else:
-        rows = torch.arange(query.shape[2], device=query.device) if positions is None else positions
-        behind = rows[:, None] - torch.arange(key.shape[2], device=query.device)
-        seen = (behind >= 0) & (behind < (sliding_window or key.shape[2]))
-        out = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scaling)
+    out = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, is_causal=seen is None, scale=scaling)
     return out.transpose(1, 2), None
+
+
+def _behind(rows: torch.Tensor, places: torch.Tensor, window: int | None) -> torch.Tensor:
+    """Whether rows `[n]` see keys at `places` `[T]` as far as positions tell, `[n, T]`."""
+    distance = rows[:, None] - places
+    return distance >= 0 if window is None else (distance >= 0) & (distance < window)
+
+
+def _read(
+    module: nn.Module, layer: int, key: torch.Tensor, value: torch.Tensor, context: Reading
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Keys and values `[1, Hkv, T', d]` of the recording and the rows, their places `[T']`, who may read them."""
+    keys, values = context.recording.keys[layer], _values(module, layer, context)
+    places = torch.arange(keys.shape[2], device=keys.device)
+    if context.since is None:
+        keys, values = keys.index_copy(2, context.positions, key), values.index_copy(2, context.positions, value)
+        return keys, values, places, torch.ones((), dtype=torch.bool, device=keys.device)
+    readable = torch.cat([places < context.since[:, None], context.since == context.since[:, None]], 1)
+    keys, values = torch.cat([keys, key], 2), torch.cat([values, value], 2)
+    return keys, values, torch.cat([places, context.positions]), readable
 
 
 def _values(module: nn.Module, layer: int, context: Reading) -> torch.Tensor:
@@ -80,14 +102,21 @@ def _values(module: nn.Module, layer: int, context: Reading) -> torch.Tensor:
     recorded = context.recording.values[layer]
     if not context.low_rank:
         return recorded
-    projected: torch.Tensor = module.v_proj(context.recording.inputs[layer])  # type: ignore[operator]
+    inputs, project = context.recording.inputs[layer], module.v_proj
+    own = context.now.inputs.get(layer)  # before `project` runs again
+    projected: torch.Tensor = project(inputs)  # type: ignore[operator]
+    if context.since is not None:
+        assert own is not None
+        base, recorded_too = project.base_layer, inputs[:, context.positions]  # type: ignore[union-attr]
+        term, other = project(own) - base(own), project(recorded_too) - base(recorded_too)  # type: ignore[operator]
+        projected = projected.index_add(1, context.positions, (term - other).to(projected.dtype))
     return projected.view(1, recorded.shape[2], recorded.shape[1], recorded.shape[3]).transpose(1, 2)
 
 
 @contextmanager
-def recording(decoder: nn.Module) -> Iterator[Recording]:
-    """A recording that also takes the inputs of every value projection of `decoder` while it is open."""
-    record = Recording()
+def recording(decoder: nn.Module, record: Recording | None = None) -> Iterator[Recording]:
+    """`record`, or a new recording, that also takes the inputs of every value projection while it is open."""
+    record = Recording() if record is None else record
     handles = []
     for module in decoder.modules():
         if hasattr(module, "v_proj") and hasattr(module, "layer_idx"):

@@ -25,7 +25,7 @@ _OTHER: Final = "other"
 Context = Literal["own", "other_lr", "other", "neutral_lr", "neutral"]
 """Who processed the context that a role reads, and whether the role's own low-rank term is added to its values:
 itself (non_shared); another role, with the term (pre_lr_shared) or without (full_shared); nobody, with the term
-(rebase_shared) or without (alora)."""
+(rebase_shared) or without (alora), and then nobody's are the role's own earlier turns too."""
 
 
 @dataclass(frozen=True)
@@ -109,30 +109,39 @@ class TrainableAdapter:
         return self._logits(hidden.flatten(0, 1)[rows.to(self._device)])
 
     def shared_logits(
-        self, token_ids: torch.Tensor, own: torch.Tensor, rows: torch.Tensor, context: Context
+        self,
+        token_ids: torch.Tensor,
+        own: torch.Tensor,
+        rows: torch.Tensor,
+        context: Context,
+        since: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """fp32 logits `[len(rows), vocab]` of one sequence `[tokens]` of which this adapter processes the rows `own`.
 
         `own` `[n]` are increasing positions; the other rows are processed as `context` says, without gradients.
-        `rows` are positions, all of them among `own`. Raises UsageError for a context of another adapter if there is
-        none, and for low-rank terms of an adapter on keys, which are not added here.
+        `rows` are positions, all of them among `own`. `since` `[n]` is where the turn of each own row starts: in a
+        neutral context what lies before it is neutral, own rows of earlier turns too. Without it they stay own.
+        Raises UsageError for a context of another adapter if there is none, and for low-rank terms of an adapter on
+        keys, which are not added here.
         """
         if context == "own":
             return self.logits(token_ids[None], rows)
         if context.startswith("other") and not self._has_other:
             raise UsageError("a context of another role needs that role's adapter; name one, or train without sharing")
         token_ids, own, rows = (each.to(self._device) for each in (token_ids, own, rows))
+        since = since.to(self._device) if since is not None and context.startswith("neutral") else None
+        if since is not None:
+            own, since = own[own >= since], since[own >= since]
         low_rank = context.endswith("_lr")
         if low_rank and self._keys_adapted:
             raise UsageError("low-rank terms of a shared context are for adapters that leave k_proj alone")
         with torch.no_grad(), self._path(context), shared_context.recording(self._decoder) as record:
             self._decoder(input_ids=token_ids[None], use_cache=False, context=record)
-        hidden = self._decoder(
-            input_ids=token_ids[None, own],
-            position_ids=own[None],
-            use_cache=False,
-            context=shared_context.Reading(record, own, low_rank=low_rank),
-        ).last_hidden_state[0]
+        reading = shared_context.Reading(record, own, low_rank, since)
+        with shared_context.recording(self._decoder, reading.now):
+            hidden = self._decoder(
+                input_ids=token_ids[None, own], position_ids=own[None], use_cache=False, context=reading
+            ).last_hidden_state[0]
         return self._logits(hidden[torch.searchsorted(own, rows)])
 
     def save(self, folder: str | Path) -> None:

@@ -71,6 +71,7 @@ def activated_examples(recorded: Recorded, role: str, invocation: Sequence[int])
                 recorded.token_ids[:end],
                 fields,
                 tuple(range(at, end - 1)),
+                (at,) * (end - 1 - at),
             )
         )
     return examples

@@ -52,6 +52,7 @@ class Example:
 
     `own_rows` are the positions that the role itself runs through the model when the episode is served: of each of its
     turns, what it reads first and all it writes but the last token, which the next turn reads. Increasing.
+    `since` says of each where its turn starts; what lies before has been run by earlier turns, or is the preamble.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Example:
     token_ids: tuple[int, ...]
     fields: tuple[TaughtField, ...]
     own_rows: tuple[int, ...] = ()
+    since: tuple[int, ...] = ()
 
     @cached_property
     def targets(self) -> tuple[int, ...]:
@@ -80,14 +82,16 @@ def role_example(recorded: Recorded, role: str) -> Example | None:
     if not fields:
         return None
     own_rows: list[int] = []
-    unread = 0
+    since: list[int] = []
+    unread, preamble, end = 0, len(preamble_of(recorded)), fields[-1].end
     for span in recorded.fields:
         if span.author == role:
-            own_rows.extend(range(unread, span.end - 1))
+            rows = range(unread, min(span.end, end) - 1)
+            own_rows += rows
+            since += [min(max(unread, preamble), span.start - 1)] * len(rows)
         unread = span.end - 1
-    end = fields[-1].end
-    own = tuple(row for row in own_rows if row < end - 1)
-    return Example(recorded.id, recorded.question_id, recorded.token_ids[:end], fields, own)
+    ids = recorded.token_ids[:end]
+    return Example(recorded.id, recorded.question_id, ids, fields, tuple(own_rows), tuple(since))
 
 
 class RecordedTurn(NamedTuple):

@@ -31,7 +31,7 @@ class Learner(Protocol):
     def logits(self, token_ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor: ...
 
     def shared_logits(
-        self, token_ids: torch.Tensor, own: torch.Tensor, rows: torch.Tensor, context: Context
+        self, token_ids: torch.Tensor, own: torch.Tensor, rows: torch.Tensor, context: Context, since: torch.Tensor
     ) -> torch.Tensor: ...
 
 
@@ -239,8 +239,8 @@ class Trainer:
         for example, context in drawn:
             if context != "own":
                 token_ids, targets = torch.tensor(example.token_ids), torch.tensor(example.targets)
-                own = torch.tensor(example.own_rows)
-                logits = self._learner.shared_logits(token_ids, own, targets - 1, context)
+                own, since = torch.tensor(example.own_rows), torch.tensor(example.since)
+                logits = self._learner.shared_logits(token_ids, own, targets - 1, context, since)
                 yield [example], logits, token_ids[targets].to(logits.device)
 
 
@@ -248,7 +248,9 @@ def identity(examples: Sequence[Example], settings: TrainSettings) -> dict[str, 
     """What a saved run must have in common with the one that goes on with it."""
     digest = hashlib.sha256()
     for example in examples:
-        digest.update(f"{example.id} {example.token_ids} {example.fields} {example.own_rows}\n".encode())
+        digest.update(
+            f"{example.id} {example.token_ids} {example.fields} {example.own_rows} {example.since}\n".encode()
+        )
     return {"settings": json.dumps(asdict(settings), sort_keys=True), "data": digest.hexdigest()}
 
 

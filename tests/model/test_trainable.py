@@ -7,8 +7,11 @@ import torch
 from safetensors.torch import load_file
 
 from agentrt.errors import AdapterError, UsageError
+from agentrt.evaluate.forced import Call, Sample, force
+from agentrt.model.backbone import Backbone
 from agentrt.model.tiny import TinyFamily, tiny_adapter, tiny_model
-from agentrt.model.trainable import LoraSettings, TrainableAdapter
+from agentrt.model.trainable import Context, LoraSettings, TrainableAdapter
+from agentrt.schemes.make import make_scheme
 
 TOKENS = torch.tensor([5, 9, 17, 33, 65, 129, 2, 4, 8, 16, 32, 64])
 OWN = torch.tensor([4, 5, 6, 9, 10, 11])
@@ -18,7 +21,7 @@ LORA = LoraSettings(rank=4, alpha=10)
 def make(tmp_path: Path, *, other: bool = True, fill: bool = True, **model: object) -> TrainableAdapter:
     backbone = tiny_model(**model)  # type: ignore[arg-type]
     folder = tiny_adapter(backbone, tmp_path / "other", seed=3) if other else None
-    learner = TrainableAdapter(backbone, "agentrt/tiny-llama", LORA, other=folder)
+    learner = TrainableAdapter(backbone, f"agentrt/tiny-{model.get('family', 'llama')}", LORA, other=folder)
     if fill:
         generator = torch.Generator().manual_seed(1)
         with torch.no_grad():
@@ -126,3 +129,45 @@ def test_a_neutral_context_is_neither_an_own_one_nor_one_with_low_rank_values(tm
         low_rank = learner.shared_logits(TOKENS, own, rows, "neutral_lr")
     assert not torch.allclose(ours, plain, atol=1e-3)
     assert not torch.allclose(ours, low_rank, atol=1e-3)
+
+
+PREAMBLE = (3, 7, 11)
+CALLS = (
+    Call("plan", (5, 9, 17), (33, 65)),
+    Call("plan", (2,), (4, 8, 16)),
+    Call("action", (21,), (22, 23)),
+    Call("plan", (32, 64, 31), (30, 29, 28)),
+)
+SAMPLE = Sample("three turns of plan, two in a row", PREAMBLE, CALLS)
+BACKBONES = {
+    "llama": {},
+    "mistral": {"family": "mistral", "sliding_window": 5},
+    "qwen3": {"family": "qwen3"},
+}
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize(("context", "scheme"), [("neutral_lr", "rebase_shared"), ("own", "non_shared")])
+def test_a_role_learns_from_the_logits_that_it_is_served_with(
+    tmp_path: Path, name: str, context: Context, scheme: str
+) -> None:
+    learner = make(tmp_path, other=False, **BACKBONES[name])
+    learner.save(tmp_path / "plan")
+    backbone = Backbone(tiny_model(**BACKBONES[name]))
+    action = tiny_adapter(tiny_model(**BACKBONES[name]), tmp_path / "action", seed=5)
+    adapters = backbone.load_adapters({"plan": tmp_path / "plan", "action": action})
+    served = force(make_scheme(scheme), backbone, adapters, SAMPLE).logits
+    own, since, rows = [], [], []
+    for reading, call in zip(SAMPLE.readings, CALLS, strict=True):
+        if reading.agent == "plan":
+            own += range(reading.start, reading.end)
+            since += [max(reading.start, len(PREAMBLE))] * (reading.end - reading.start)
+            rows += range(reading.end - len(call.generated), reading.end)
+    mine = torch.tensor([author == "plan" for author in SAMPLE.authors])
+    with torch.no_grad():
+        for weight in learner.parameters.values():
+            weight.copy_(weight.to(torch.bfloat16))  # as it is stored
+        learnt = learner.shared_logits(
+            torch.tensor(SAMPLE.token_ids), *(torch.tensor(each) for each in (own, rows)), context, torch.tensor(since)
+        )
+    assert torch.allclose(learnt, served[mine], atol=1e-3)

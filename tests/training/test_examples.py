@@ -54,6 +54,8 @@ def test_own_rows_are_what_the_role_reads_first_and_writes_but_its_last_token() 
     assert action is not None
     assert plan.own_rows == (0, 1, 2, 3, 4, 5, 6, 7, 8), "the turn at 14 lies behind the last target"
     assert action.own_rows == (9, 10, 11, 12, 15, 16)
+    assert plan.since == (0, 0, 0, 0, 0, 0, 6, 6, 6)
+    assert action.since == (9, 9, 9, 9, 15, 15)
     for example in (plan, action):
         assert {target - 1 for target in example.targets} <= set(example.own_rows)
 

@@ -108,7 +108,8 @@ def test_resumed_training_ends_with_the_same_weights(tmp_path: Path) -> None:
 def test_a_role_learns_over_contexts_of_others_too(tmp_path: Path) -> None:
     other = tiny_adapter(tiny_model(), tmp_path / "other", seed=9)
     learner = TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LoraSettings(rank=4, alpha=12), other=other)
-    examples = [replace(e, own_rows=tuple(range(e.targets[0] - 2, len(e.token_ids) - 1))) for e in make_examples()]
+    turns = [(e, range(e.targets[0] - 2, len(e.token_ids) - 1)) for e in make_examples()]
+    examples = [replace(e, own_rows=tuple(rows), since=(rows.start,) * len(rows)) for e, rows in turns]
     trainer = Trainer(learner, examples, replace(SETTINGS, contexts=SHARED_CONTEXTS))
     before = trainer.evaluate("other_lr")
     result = trainer.run()
