@@ -103,13 +103,12 @@ def _values(module: nn.Module, layer: int, context: Reading) -> torch.Tensor:
     if not context.low_rank:
         return recorded
     inputs, project = context.recording.inputs[layer], module.v_proj
-    own = context.now.inputs.get(layer)  # before `project` runs again
-    projected: torch.Tensor = project(inputs)  # type: ignore[operator]
-    if context.since is not None:
-        assert own is not None
-        base, recorded_too = project.base_layer, inputs[:, context.positions]  # type: ignore[union-attr]
-        term, other = project(own) - base(own), project(recorded_too) - base(recorded_too)  # type: ignore[operator]
-        projected = projected.index_add(1, context.positions, (term - other).to(projected.dtype))
+    if context.since is None:
+        projected: torch.Tensor = project(inputs)  # type: ignore[operator]
+    else:
+        base = project.base_layer  # type: ignore[union-attr]
+        read = inputs.index_copy(1, context.positions, context.now.inputs[layer])  # whose term is added
+        projected = base(inputs) + (project(read) - base(read))  # type: ignore[operator]
     return projected.view(1, recorded.shape[2], recorded.shape[1], recorded.shape[3]).transpose(1, 2)
 
 
