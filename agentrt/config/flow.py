@@ -38,18 +38,40 @@ Choices = Annotated[
 Next = Annotated[Annotated[Text, Tag(TEXT)] | Annotated[Mapping[Text, Text], Tag(OTHER)], TextOrOther]
 
 
+Quoted = Literal["observations", "question"]
+"""What a span may be taken from."""
+
+
+Quotables = Annotated[Annotated[Quoted, Tag(TEXT)] | Annotated[tuple[Quoted, ...], Tag(OTHER)], TextOrOther]
+
+
 class ConstrainConfig(Strict):
-    """What a text may be: one of some choices, or a span of the trajectory (`also` adds fixed strings)."""
+    """What a text may be: one of some choices, or a span of the trajectory (`also` adds fixed strings).
+
+    `max_words` is of a span; 12 where it is not given, enough for a short answer.
+    """
 
     choices: Choices | None = None
-    span_of: Literal["observations", "question"] | None = None
+    span_of: Quotables | None = None
+    max_words: PositiveInt | None = None
     also: tuple[Text, ...] = ()
 
     @model_validator(mode="after")
     def _one_rule(self) -> Self:
         if (self.choices is None) == (self.span_of is None):
             raise ValueError("write either `choices:` or `span_of:`")
+        if self.max_words is not None and self.span_of is None:
+            raise ValueError("`max_words:` is for `span_of:`")
+        if self.span_of == ():
+            raise ValueError("`span_of:` is empty; name `observations`, `question` or both")
         return self
+
+    @property
+    def quoted(self) -> tuple[Quoted, ...]:
+        """What a span may be taken from; nothing for choices."""
+        if self.span_of is None:
+            return ()
+        return (self.span_of,) if isinstance(self.span_of, str) else self.span_of
 
 
 class RoleNode(Strict):

@@ -73,9 +73,9 @@ class ChoiceConstraint:
 class SpanConstraint:
     """A span of `texts` of at most `max_words` words and `max_tokens` tokens, or one of `also`, `closing` behind it.
 
-    A span starts where a word starts, ends where a word or its closing punctuation ends, and crosses no open, close
-    or end marker. Only the first tokens are laid out at once; the spans that begin with the token a model picks are
-    tokenised when it has picked it. So a turn pays for one trie over a few dozen spans, not thousands.
+    A span starts where a word starts, ends where a word, its closing punctuation or the text ends, and crosses no open,
+    close or end marker. Only the first tokens are laid out at once; the spans that begin with the token a model picks
+    are tokenised when it has picked it. So a turn pays for one trie over a few dozen spans, not thousands.
     """
 
     def __init__(
@@ -165,14 +165,16 @@ def _first_words(text: str) -> list[tuple[int, int]]:
 
 
 def _ends(text: str, start: int, max_words: int) -> list[int]:
-    """Where a span from `start` may end: behind each of its words, and behind the punctuation that closes one."""
+    """Where a span from `start` may end: behind each of its words, behind the punctuation that closes one, and where
+    the text ends."""
     ends: list[int] = []
     for count, match in enumerate(_WORD.finditer(text, start)):
         if count == max_words:
-            break
+            return ends
         end = match.end()
         ends.append(end)
         while end < len(text) and text[end] in _CLOSERS:
             end += 1
             ends.append(end)
-    return ends
+    whole = len(text.rstrip())
+    return ends if whole in ends else [*ends, whole]

@@ -7,7 +7,7 @@ from typing import Final
 from agentrt.config.flow import Emits
 from agentrt.config.team import ConstrainConfig, RoleNode
 from agentrt.questions.question import posed_letters
-from agentrt.runtime.constraints import ChoiceConstraint, FieldConstraint, SpanConstraint
+from agentrt.runtime.constraints import MAX_SPAN_WORDS, ChoiceConstraint, FieldConstraint, SpanConstraint
 from agentrt.runtime.dialect import Renderer
 from agentrt.runtime.endings import EndingConstraint
 from agentrt.runtime.state import EpisodeState, unread_titles
@@ -21,8 +21,8 @@ def has_argument(node: RoleNode, action: str, state: EpisodeState) -> bool:
     rule = node.constrain.get(action)
     if rule is not None and rule.also:
         return True
-    if rule is not None and rule.span_of == "observations":
-        return any(state["observations"])
+    if rule is not None and rule.quoted:
+        return any(_texts(rule, state))
     choices = rule.choices if rule is not None else node.choices
     return bool(unread_titles(state)) if choices == "seen_titles" else True
 
@@ -63,12 +63,20 @@ def _constraint(
     renderer: Renderer, emits: Emits, rule: ConstrainConfig, state: EpisodeState, max_tokens: int, *, closing: str = ""
 ) -> FieldConstraint | None:
     """What a rule of the team file allows now; None where it would allow nothing."""
-    if rule.span_of is not None:
-        texts = state["observations"] if rule.span_of == "observations" else [state["question"]]
-        span = SpanConstraint(renderer, emits, texts, also=rule.also, max_tokens=max_tokens, closing=closing)
+    if rule.quoted:
+        texts, words = _texts(rule, state), rule.max_words or MAX_SPAN_WORDS
+        span = SpanConstraint(
+            renderer, emits, texts, also=rule.also, max_words=words, max_tokens=max_tokens, closing=closing
+        )
         return None if span.empty else span
     listed = [*_listed(rule.choices or (), state), *rule.also]
     return ChoiceConstraint(renderer, emits, listed, closing=closing) if listed else None
+
+
+def _texts(rule: ConstrainConfig, state: EpisodeState) -> list[str]:
+    """What a span may be taken from, as it is now."""
+    of = {"question": [state["question"]], "observations": state["observations"]}
+    return [text for each in rule.quoted for text in of[each]]
 
 
 def _listed(choices: Sequence[str] | str, state: EpisodeState) -> Sequence[str]:

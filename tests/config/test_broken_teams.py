@@ -187,6 +187,20 @@ BROKEN = {
     "constraint without a rule": Broken(
         "span_of: observations, ", "", 21, 17, "Finish:", "write either `choices:` or `span_of:`"
     ),
+    "length of a choice": Broken(
+        "{span_of: observations, also: [yes, no]}",
+        "{choices: [yes, no], max_words: 3}",
+        21,
+        17,
+        "Finish:",
+        "`max_words:` is for `span_of:`",
+    ),
+    "span of nothing": Broken(
+        "span_of: observations, ", "span_of: [], ", 21, 17, "`span_of:` is empty", "name `observations`, `question` or"
+    ),
+    "span of an unknown text": Broken(
+        "span_of: observations, ", "span_of: [observation], ", 21, 28, "'observation'", "did you mean 'observations'?"
+    ),
     "constraint on a thought": Broken(
         "emits: thought, next: v",
         "emits: thought, constrain: {Finish: {span_of: question}}, next: v",

@@ -66,6 +66,13 @@ def test_no_choice_at_all_is_refused(renderer: Renderer) -> None:
         ChoiceConstraint(renderer, "argument", [])
 
 
+def test_a_whole_text_is_a_span_whatever_it_ends_with(renderer: Renderer) -> None:
+    constraint = SpanConstraint(renderer, "argument", ["Who is it ?", "It is ..."], max_words=3)
+    assert {"Who is it", "Who is it ?", "is it ?", "It is ..."} <= set(language(constraint, renderer).values())
+    short = SpanConstraint(renderer, "argument", ["Who is it ?"], max_words=2)
+    assert set(language(short, renderer).values()) == {"Who", "Who is", "is", "is it", "is it ?", "it", "it ?"}
+
+
 def test_a_span_starts_and_ends_at_words(renderer: Renderer) -> None:
     constraint = SpanConstraint(renderer, "argument", ["(born 1946), an actor."], max_words=2)
     assert sorted(language(constraint, renderer).values()) == sorted(
