@@ -1,0 +1,50 @@
+"""The studies' figures show what the result files say, and only what was measured."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.studies.figures import Bar, divergences, main, scores
+
+STUDY = {
+    "rows": {
+        "hotpotqa non_shared": {"questions": 100, "metrics": {"em": 0.3, "f1": 0.4}, "ci95": {"em": [0.2, 0.4]}},
+        "hotpotqa rebase_shared": {"questions": 100, "metrics": {"em": 0.1, "f1": 0.2}, "ci95": {"em": [0.0, 0.2]}},
+        "scienceqa non_shared": {"questions": 50, "metrics": {"accuracy": 0.5}, "ci95": {"accuracy": [0.4, 0.6]}},
+        "hotpotqa compared": {"event": "compared"},
+    }
+}
+DRIFT = {
+    "schemes": [
+        {
+            "scheme": "pre_lr_shared",
+            "kl": {"mean": 0.02, "ci95": [0.01, 0.03]},
+            "by_role": {"plan": {"mean": 0.01, "ci95": None}},
+        }
+    ]
+}
+
+
+def test_every_measured_scheme_is_a_bar_of_its_benchmark() -> None:
+    assert scores(STUDY) == {
+        "hotpotqa, em, n = 100": [Bar("non_shared", 0.3, 0.2, 0.4), Bar("rebase_shared", 0.1, 0.0, 0.2)],
+        "scienceqa, accuracy, n = 50": [Bar("non_shared", 0.5, 0.4, 0.6)],
+    }
+
+
+def test_divergences_are_by_role_and_one_trajectory_has_no_interval() -> None:
+    assert divergences(DRIFT) == {
+        "KL, all roles": [Bar("pre_lr_shared", 0.02, 0.01, 0.03)],
+        "KL, plan": [Bar("pre_lr_shared", 0.01, 0.01, 0.01)],
+    }
+
+
+def test_a_figure_is_drawn_for_each_kind_of_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "study-schemes-x.json").write_text(json.dumps(STUDY))
+    (tmp_path / "drift-x.json").write_text(json.dumps(DRIFT))
+    main(["--results", str(tmp_path), "--out", str(tmp_path / "figures")])
+    drawn = [tmp_path / "figures" / name for name in ("schemes.svg", "drift-x.svg")]
+    assert capsys.readouterr().out.split() == list(map(str, drawn))
+    assert all(file.read_text().startswith("<?xml") for file in drawn)
