@@ -51,6 +51,14 @@ def train(
         list[str],
         typer.Option(metavar="ROLE=FILE", help="A role's {input, output} rows, JSONL; may be given again."),
     ] = [],  # noqa: B006 - as above
+    judged: Annotated[
+        list[Path],
+        typer.Option(
+            metavar="DIR",
+            help="An evaluation whose episodes the judging role learns from, with the verdicts that scores give; "
+            "may be given again.",
+        ),
+    ] = [],  # noqa: B006 - as above
     licence: Annotated[str | None, typer.Option(metavar="TEXT", help="The data's licence, for the cards.")] = None,
     roles: Annotated[
         list[str], typer.Option("--role", help="Train this role only; may be given again. Default: all.")
@@ -138,7 +146,7 @@ def train(
         max_minutes=minutes,
     )
     check_fit(crew, shared_a=shared_a, activated=activated)
-    told = _told(trajectories, pairs, crew)
+    told = _told(trajectories, pairs, judged, crew)
     if (questions or corpus) and not (derive or derive_only):
         raise UsageError("--questions and --corpus are what trajectories are derived from: add --derive")
     builds = derive or derive_only or bool(told)
@@ -197,9 +205,10 @@ def _tell_data(output: Output, facts: dict[str, Any], out: Path) -> None:
         output.say(f"  each with its file and line in {out / 'data' / 'skipped.jsonl'}")
 
 
-def _told(trajectories: list[Path], pairs: list[str], crew: "Team") -> "list[ToldFile]":
+def _told(trajectories: list[Path], pairs: list[str], judged: list[Path], crew: "Team") -> "list[ToldFile]":
     from agentrt.errors import UsageError
     from agentrt.training.job import ToldFile
+    from agentrt.training.judged_file import EPISODES
 
     files = [ToldFile(path) for path in trajectories]
     for pair in pairs:
@@ -207,6 +216,10 @@ def _told(trajectories: list[Path], pairs: list[str], crew: "Team") -> "list[Tol
         if not equals or role not in crew.roles:
             raise UsageError(f"--pairs {pair}: write ROLE=FILE, with one of the roles {', '.join(crew.roles)}")
         files.append(ToldFile(Path(name), role))
+    for folder in judged:
+        if not (folder / EPISODES).is_file():
+            raise UsageError(f"--judged {folder} is no evaluation: it has no {EPISODES}")
+        files.append(ToldFile(folder / EPISODES, judged=True))
     for file in files:
         if not file.path.is_file():
             raise UsageError(f"{file.path} is not a file")

@@ -15,9 +15,11 @@ from agentrt.runtime.ports import Tokenizer
 from agentrt.training.card import data_file, skip_counts
 from agentrt.training.derive import derive
 from agentrt.training.examples import Recorded, read_recorded, write_recorded
+from agentrt.training.judged_file import read_judged
 from agentrt.training.pair_file import read_pairs
 from agentrt.training.retell import retell
 from agentrt.training.sources import Skipped, read_questions
+from agentrt.training.told import Told
 from agentrt.training.trajectory_file import read_trajectories
 from agentrt_tools.corpus import open_corpus
 
@@ -34,10 +36,17 @@ class Source(NamedTuple):
 
 
 class ToldFile(NamedTuple):
-    """A file of recorded episodes, or, with a `role`, of that role's inputs and outputs."""
+    """A file of recorded episodes, or, with a `role`, of that role's inputs and outputs; `judged`: of an evaluation's
+    episodes, for the role that judges."""
 
     path: Path
     role: str = ""
+    judged: bool = False
+
+    def read(self, team: Team) -> tuple[list[Told], list[Skipped]]:
+        if self.judged:
+            return read_judged(self.path, team)
+        return read_pairs(self.path, self.role, team) if self.role else read_trajectories(self.path, team)
 
 
 def derive_data(
@@ -62,7 +71,7 @@ def derive_data(
     """
     files = dict.fromkeys([*(path for source in sources for path in source), *(file.path for file in told)])
     listed = [data_file(path)._asdict() for path in files]
-    asked = [_of_the_text(team), listed, [file.role for file in told], split, variants, seed, limit, licence]
+    asked = [_of_the_text(team), listed, [file[1:] for file in told], split, variants, seed, limit, licence]
     request = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     if reuse and (out / "data" / FACTS).is_file() and (before := read_facts(out)).get("request_sha256") == request:
         return before
@@ -82,7 +91,7 @@ def derive_data(
                 skipped.append(one.skipped)
             report(f"deriving from {source.questions.name}", done, len(questions) * variants)
     for file in told:
-        read, unusable = read_pairs(file.path, file.role, team) if file.role else read_trajectories(file.path, team)
+        read, unusable = file.read(team)
         read = read[:limit]
         rows["episodes"] += len(read) + len(unusable)
         skipped += unusable
@@ -120,7 +129,9 @@ def check_data(out: Path) -> None:
     """Raise UsageError where `derive_data` has written nothing."""
     folder = out / "data"
     if not (folder / TRAJECTORIES).is_file() or not (folder / FACTS).is_file():
-        raise UsageError(f"{folder} holds no trajectories; run train with --derive, --trajectories or --pairs first")
+        raise UsageError(
+            f"{folder} holds no trajectories; run train with --derive, --trajectories, --pairs or --judged first"
+        )
 
 
 def load_data(out: Path) -> tuple[list[Recorded], dict[str, Any]]:
