@@ -47,7 +47,7 @@ def test_adapters_have_a_folder_of_their_own(cli: Any) -> None:
     assert "give the adapters a folder of their own" in result.stderr
 
 
-def test_pairs_name_a_role_and_a_file(cli: Any, tmp_path: Path) -> None:
+def test_pairs_name_a_role_and_judged_names_an_evaluation(cli: Any, tmp_path: Path) -> None:
     for given in ("rows.jsonl", "critic=rows.jsonl"):
         result = cli("train", "--pairs", given)
         assert result.exit_code == 2
@@ -55,6 +55,9 @@ def test_pairs_name_a_role_and_a_file(cli: Any, tmp_path: Path) -> None:
     result = cli("train", "--pairs", "plan=rows.jsonl")
     assert result.exit_code == 2
     assert "rows.jsonl is not a file" in result.stderr
+    result = cli("train", "--judged", str(tmp_path))
+    assert result.exit_code == 2
+    assert "is no evaluation: it has no episodes.jsonl" in result.stderr
     (tmp_path / "t.jsonl").write_text("")
     result = cli("train", "--questions", "t.jsonl")
     assert "are derived from: add --derive" in result.stderr
