@@ -1,6 +1,6 @@
 """Figures of what the studies found: `python -m benchmarks.studies.figures --out docs/figures`.
 
-From `study-schemes-*.json` a score with its interval for every scheme, from `drift-*.json` the divergence of every
+From `study-schemes*.json` a score with its interval for every scheme, from `drift-*.json` the divergence of every
 scheme by role. Nothing is measured here.
 """
 
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
     panels: dict[str, list[Bar]] = {}
-    for file in sorted(options.results.glob("study-schemes-*.json")):
+    for file in sorted(options.results.glob("study-schemes*.json")):
         panels |= scores(json.loads(file.read_text(encoding="utf-8")))
     if panels:
         print(draw(options.out / "schemes.svg", panels))
