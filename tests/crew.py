@@ -35,6 +35,12 @@ SEARCHES = Override(("flow", "nodes", "argue", "constrain", "Search"), {"span_of
 """With this a random model's searches are well formed, and tools are called."""
 
 
+def may_search(*texts: str) -> Override:
+    """Lets a script search for `texts`, besides words of the question."""
+    rule = {"span_of": "question", "also": list(texts)}
+    return Override(("flow", "nodes", "argue", "constrain", "Search"), rule, "the test")
+
+
 def short_team(*changes: Override, **limits: int) -> Team:
     """The shipped team with few tokens and steps, sampling at temperature 1."""
     values = [

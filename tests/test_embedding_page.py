@@ -18,7 +18,7 @@ from agentrt.config.flow import Emits
 from agentrt.runtime.events import RunFinished, parse_event
 from agentrt.runtime.result import EpisodeResult
 from agentrt.testing import ScriptedEngine
-from tests.crew import tiny_engine
+from tests.crew import may_search, tiny_engine
 from tests.gates import GatedBackbone, gated
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "embedding.md"
@@ -45,8 +45,9 @@ def scope() -> Iterator[dict[str, Any]]:
     """The names the programs share; `engine`, a script unless a test puts another there, serves every Runtime."""
     opened: list[agentrt.Runtime] = []
 
-    def open_served(*args: Any, **options: Any) -> agentrt.Runtime:
-        opened.append(agentrt.Runtime(*args, engine=names["engine"], **options))
+    def open_served(name: str, **options: Any) -> agentrt.Runtime:
+        team = agentrt.Team.load(name, overrides=[may_search("Steven Spielberg")])
+        opened.append(agentrt.Runtime(team, engine=names["engine"], **options))
         return opened[-1]
 
     names: dict[str, Any] = {"__name__": "program", "engine": ScriptedEngine(answer)}

@@ -99,18 +99,18 @@ def test_json_is_one_event_a_line_and_people_read_stderr(capsys: pytest.CaptureF
 
 def test_a_question_without_gold_answer_has_no_score(capsys: pytest.CaptureFixture[str]) -> None:
     with runtime(ANSWERED, answer="Born in Delft.") as rt:
-        assert watch(rt, "Where?", Output(as_json=True), tokens=False) == 0
+        assert watch(rt, QUESTION.text, Output(as_json=True), tokens=False) == 0
     assert "score" not in json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def test_quiet_leaves_the_answer_only(capsys: pytest.CaptureFixture[str]) -> None:
     with runtime(ANSWERED, answer="Born in Delft.") as rt:
-        watch(rt, "Where?", Output(quiet=True), tokens=False)
+        watch(rt, QUESTION.text, Output(quiet=True), tokens=False)
     assert capsys.readouterr().out == "Answer: Delft\n"
 
 
 def test_a_limit_ends_with_3_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    script = ["I look.", "Search", "painter", "I look on.", "Search", "other"]
+    script = ["I look.", "Search", "painter", "I look on.", "Search", "born"]
     with runtime(script, answer="A painter.", overrides={"limits.max_steps": 2}) as rt:
         assert watch(rt, QUESTION, Output(), tokens=False) == 3
     text = capsys.readouterr().out
@@ -146,7 +146,7 @@ def test_no_answer_for_want_of_a_key_ends_with_4_before_the_limit_of_errors(
 ) -> None:
     script = ["I look.", "Search", "painter"]
     with runtime(script, answer=ToolFailed("quota", "no credits"), overrides={"limits.max_steps": 1}) as rt:
-        assert watch(rt, "Where?", Output(), tokens=False) == 4
+        assert watch(rt, QUESTION.text, Output(), tokens=False) == 4
     assert "No answer: limit:steps" in capsys.readouterr().out
 
 

@@ -20,7 +20,7 @@ from agentrt.questions.question import Question
 from agentrt.runtime.episode import Runtime
 from agentrt.testing import FakeTool, ScriptedEngine
 from agentrt_tools import ToolFailed
-from tests.crew import EVERY_SCHEME, short_team
+from tests.crew import EVERY_SCHEME, may_search, short_team
 
 from .conftest import OpenRuntime
 from .rows import costly, row, rows_of, same_part
@@ -96,7 +96,8 @@ def test_tool_failures_are_added_up_and_end_an_episode_that_counts_as_broken() -
         return {"thought": "So.", "action": "Search", "argument": str(so_far.count("Search["))}[field]
 
     tools = {name: failing if name == "Search" else FakeTool(name) for name in TOOLS}
-    runtime = Runtime(short_team(max_tool_errors=1, max_steps=8), engine=ScriptedEngine(write), tools=tools)
+    team = short_team(may_search(*map(str, range(9))), max_tool_errors=1, max_steps=8)
+    runtime = Runtime(team, engine=ScriptedEngine(write), tools=tools)
     summary = summarise("mini", "s", rows_of(runtime, EvalPlan("mini", MINI[:2])))
     assert summary["status"] == {"limit:tool_errors": 2}
     assert summary["failed"] == 2
