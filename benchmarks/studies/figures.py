@@ -51,6 +51,7 @@ def divergences(drift: Mapping[str, Any]) -> dict[str, list[Bar]]:
 def draw(file: Path, panels: Mapping[str, Sequence[Bar]]) -> Path:
     """A panel a title, a line a label, from the top; makes the folder. Raises UsageError without matplotlib."""
     require_matplotlib()
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +68,8 @@ def draw(file: Path, panels: Mapping[str, Sequence[Bar]]) -> Path:
         axes.set_xlim(left=0)
         axes.set_title(title, fontsize="medium")
         axes.grid(axis="x", alpha=0.3)
-    figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    with rc_context({"svg.hashsalt": file.stem}):  # equal figures are equal files
+        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
     return file
 
 
