@@ -1,6 +1,7 @@
-"""One way of drawing lines into an SVG or PNG file. Knows matplotlib, not what is drawn."""
+"""One way of drawing into an SVG or PNG file, and lines on it. Knows matplotlib, not what is drawn."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,24 @@ def require_matplotlib() -> None:
         raise UsageError("--plot draws with matplotlib, which is not installed: pip install 'agentrt[plots]'")
 
 
+@contextmanager
+def canvas(file: Path, rows: int, columns: int, *, size: tuple[float, float]) -> Iterator[Iterable[Any]]:
+    """Axes row by row, to draw on; what was drawn is then written to `file`, the same bytes for the same SVG.
+
+    Makes the folder. `size` is width and height in inches. Raises UsageError without matplotlib.
+    """
+    require_matplotlib()
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure = Figure(figsize=size, layout="constrained")
+    grid: Any = figure.subplots(rows, columns, squeeze=False)
+    yield grid.flat
+    with rc_context({"svg.hashsalt": file.stem}):
+        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+
+
 def draw_lines(
     file: Path,
     lines: Mapping[str, Sequence[tuple[float, float]]],
@@ -42,14 +61,14 @@ def draw_panels(file: Path, panels: Sequence[Panel], *, columns: int) -> Path:
 
 
 def _draw(file: Path, panels: Sequence[Panel], columns: int, *, log_x: bool = False, log_y: bool = False) -> Path:
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
-    file.parent.mkdir(parents=True, exist_ok=True)
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(7 * columns, 4.5 * rows), layout="constrained")
-    grid: Any = figure.subplots(rows, columns, squeeze=False)
-    for axes, panel in zip(grid.flat, panels, strict=False):
+    with canvas(file, rows, columns, size=(7 * columns, 4.5 * rows)) as grid:
+        _fill(grid, panels, log_x=log_x, log_y=log_y)
+    return file
+
+
+def _fill(grid: Iterable[Any], panels: Sequence[Panel], *, log_x: bool, log_y: bool) -> None:
+    for axes, panel in zip(grid, panels, strict=False):
         for index, (label, points) in enumerate(panel.lines.items()):
             style = ("-", "--", ":")[index // 10 % 3]
             axes.plot(*zip(*sorted(points), strict=True), label=label, marker="o", markersize=3, linestyle=style)
@@ -65,5 +84,3 @@ def _draw(file: Path, panels: Sequence[Panel], columns: int, *, log_x: bool = Fa
         axes.set_ylabel(panel.y_label)
         axes.grid(alpha=0.3)
         axes.legend(fontsize="x-small")
-    figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
-    return file

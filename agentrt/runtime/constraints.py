@@ -176,5 +176,4 @@ def _ends(text: str, start: int, max_words: int) -> list[int]:
         while end < len(text) and text[end] in _CLOSERS:
             end += 1
             ends.append(end)
-    whole = len(text.rstrip())
-    return ends if whole in ends else [*ends, whole]
+    return [*ends, len(text.rstrip())]

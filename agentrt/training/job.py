@@ -71,7 +71,16 @@ def derive_data(
     """
     files = dict.fromkeys([*(path for source in sources for path in source), *(file.path for file in told)])
     listed = [data_file(path)._asdict() for path in files]
-    asked = [_of_the_text(team), listed, [file[1:] for file in told], split, variants, seed, limit, licence]
+    asked = [
+        _of_the_text(team),
+        listed,
+        [(file.role, file.judged) for file in told],
+        split,
+        variants,
+        seed,
+        limit,
+        licence,
+    ]
     request = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     if reuse and (out / "data" / FACTS).is_file() and (before := read_facts(out)).get("request_sha256") == request:
         return before

@@ -3,6 +3,7 @@
 So the role that judges learns on the team's own answers, right and wrong ones, which no teacher can make up.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from agentrt.config.team import Team
 from agentrt.errors import UsageError
 from agentrt.runtime.result import EpisodeResult
+from agentrt.training.pair_file import read_episode
 from agentrt.training.sources import Skipped
 from agentrt.training.told import Told, ToldField, UntellableError, read_told
 
@@ -18,7 +20,6 @@ EPISODES: Final = "episodes.jsonl"
 """The file of an evaluation's folder that holds them."""
 
 _WORDS: Final = ("wrong", "right")
-_WRITTEN: Final = ("thought", "action", "argument", "call", "verdict")
 
 
 class _Row(BaseModel):
@@ -47,38 +48,31 @@ def read_judged(path: Path, team: Team) -> tuple[list[Told], list[Skipped]]:
             raise UntellableError("it has no answer")
         if row.result.parse_failures:
             raise UntellableError("an action is not well formed")
-        fields = _fields(row.result, team)
-        last = max((at for at, field in enumerate(fields) if field.kind == "verdict"), default=-1)
-        if last < 0 or any(field.kind == "argument" for field in fields[last:]):
-            raise UntellableError("its answer was not judged")
-        judged = _mended(fields[: last + 1], _WORDS[row.correct])
-        return Told(name, row.id, row.result.question, tuple(judged), place)
+        before, judgement, role = _last_judgement(row.result)
+        question, fields = read_episode(before, judgement, role, team)
+        return Told(name, row.id, question, _mended(fields, _WORDS[row.correct]), place)
 
     return read_told(path, _Row, tell)
 
 
-def _fields(result: EpisodeResult, team: Team) -> list[ToldField]:
-    """All fields in order, none of them taught."""
-    seen = iter([act.observation for act in result.actions if act.observation is not None])
-    fields: list[ToldField] = []
-    for span in result.spans:
-        if span.kind == "observation":
-            fields.append(ToldField("observation", next(seen, "")))
-        elif span.path is not None and span.kind in _WRITTEN:
-            closed = span.kind in ("argument", "verdict")
-            text = span.text.strip().removesuffix(team.dialect.close).rstrip() if closed else span.text.strip()
-            fields.append(ToldField(span.kind, text, span.author, taught=False))  # type: ignore[arg-type]  # of _WRITTEN
-    return fields
+def _last_judgement(result: EpisodeResult) -> tuple[str, str, str]:
+    """The text before the last answer's judgement, its text, and the role that wrote it. Raises UntellableError."""
+    kinds = [span.kind for span in result.spans]
+    end = max((at for at, kind in enumerate(kinds) if kind == "verdict"), default=-1) + 1
+    if not end or {"argument", "call"} & {*kinds[end:]}:
+        raise UntellableError("its answer was not judged")
+    start = end - 1
+    while start and kinds[start - 1] in ("label", "thought"):
+        start -= 1
+    texts = [span.text for span in result.spans[:end]]
+    return "".join(texts[:start]), "".join(texts[start:]), result.spans[end - 1].author
 
 
-def _mended(fields: list[ToldField], verdict: str) -> list[ToldField]:
-    """With the true verdict at the end, which is taught as is the judge's thought before it."""
+def _mended(fields: Sequence[ToldField], verdict: str) -> tuple[ToldField, ...]:
+    """With the true verdict at the end, and in the thought before it where that ends with one."""
     *before, last = fields
-    judge = last.role
-    if before and (thought := before[-1]).kind == "thought" and thought.role == judge:
-        text = thought.text
-        for word in _WORDS:
-            if text.endswith(f" {word}."):
-                text = f"{text.removesuffix(f'{word}.')}{verdict}."
-        before[-1] = thought._replace(text=text, taught=True)
-    return [*before, last._replace(text=verdict, taught=True)]
+    if before and before[-1].taught:
+        words, _, said = before[-1].text.rpartition(" ")
+        if said.removesuffix(".") in _WORDS and said.endswith("."):
+            before[-1] = before[-1]._replace(text=f"{words} {verdict}.")
+    return (*before, last._replace(text=verdict))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from agentrt.evaluate.figures import require_matplotlib
+from agentrt.evaluate.figures import canvas
 from benchmarks.studies.harness import RESULTS
 
 
@@ -50,26 +50,18 @@ def divergences(drift: Mapping[str, Any]) -> dict[str, list[Bar]]:
 
 def draw(file: Path, panels: Mapping[str, Sequence[Bar]]) -> Path:
     """A panel a title, a line a label, from the top; makes the folder. Raises UsageError without matplotlib."""
-    require_matplotlib()
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    file.parent.mkdir(parents=True, exist_ok=True)
     height = 1.2 + 0.28 * max(len(bars) for bars in panels.values())
-    figure = Figure(figsize=(4.2 * len(panels), height), layout="constrained")
-    grid: Any = figure.subplots(1, len(panels), squeeze=False)
-    for axes, (title, bars) in zip(grid.flat, panels.items(), strict=True):
-        lines = list(range(len(bars)))
-        values = [bar.value for bar in bars]
-        sides = [[bar.value - bar.low for bar in bars], [bar.high - bar.value for bar in bars]]
-        axes.errorbar(values, lines, xerr=sides, fmt="o", markersize=4, capsize=2)
-        axes.set_yticks(lines, [bar.label for bar in bars], fontsize="small")
-        axes.set_ylim(len(bars) - 0.5, -0.5)
-        axes.set_xlim(left=0)
-        axes.set_title(title, fontsize="medium")
-        axes.grid(axis="x", alpha=0.3)
-    with rc_context({"svg.hashsalt": file.stem}):  # equal figures are equal files
-        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    with canvas(file, 1, len(panels), size=(4.2 * len(panels), height)) as grid:
+        for axes, (title, bars) in zip(grid, panels.items(), strict=True):
+            lines = list(range(len(bars)))
+            values = [bar.value for bar in bars]
+            sides = [[bar.value - bar.low for bar in bars], [bar.high - bar.value for bar in bars]]
+            axes.errorbar(values, lines, xerr=sides, fmt="o", markersize=4, capsize=2)
+            axes.set_yticks(lines, [bar.label for bar in bars], fontsize="small")
+            axes.set_ylim(len(bars) - 0.5, -0.5)
+            axes.set_xlim(left=0)
+            axes.set_title(title, fontsize="medium")
+            axes.grid(axis="x", alpha=0.3)
     return file
 
 
