@@ -56,7 +56,10 @@ def read_judged(path: Path, team: Team) -> tuple[list[Told], list[Skipped]]:
 
 
 def _last_judgement(result: EpisodeResult) -> tuple[str, str, str]:
-    """The text before the last answer's judgement, its text, and the role that wrote it. Raises UntellableError."""
+    """The text before the last answer's judgement, its text, and the role that wrote it.
+
+    A thought that its limit cut off is no part of it: the runtime ended that, not the role. Raises UntellableError.
+    """
     kinds = [span.kind for span in result.spans]
     end = max((at for at, kind in enumerate(kinds) if kind == "verdict"), default=-1) + 1
     if not end or {"argument", "call"} & {*kinds[end:]}:

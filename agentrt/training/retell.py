@@ -34,6 +34,9 @@ class Retelling:
         self._actions = team.flow.actions()
         self._limits = field_limits(team)
         self._left: deque[ToldField] = deque()
+        self.titles: tuple[str, ...] = ()
+        """What the running episode takes as arguments: the file does not say which titles a tool named, and of these
+        the runtime lets a role read those that stand in what was shown."""
         self._taught: list[bool] = []
         self._over = CancelToken()
         self._fault = ""
@@ -52,6 +55,7 @@ class Retelling:
     def play(self, told: Told) -> Recorded | Skipped:
         """The trajectory, up to its last field, or why the team has none like it."""
         self._left, self._taught = deque(told.fields), []
+        self.titles = tuple(dict.fromkeys(field.text for field in told.fields if field.kind == "argument"))
         self._over, self._fault = CancelToken(), ""
         self._engine.sessions.clear()
         try:
@@ -108,7 +112,7 @@ class _ToldTool:
         self._retelling = retelling
 
     def __call__(self, argument: str, state: Mapping[str, Json], *, question: str = "") -> ToolResult:
-        return ToolResult(self._retelling.observe(), state=dict(state))
+        return ToolResult(self._retelling.observe(), titles=self._retelling.titles, state=dict(state))
 
 
 def retell(team: Team, tokenizer: Tokenizer, episodes: Iterable[Told]) -> Iterator[Recorded | Skipped]:

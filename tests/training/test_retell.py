@@ -15,6 +15,7 @@ from agentrt.training.examples import Recorded, role_example
 from agentrt.training.job import ToldFile, derive_data, load_data
 from agentrt.training.pair_file import read_pairs
 from agentrt.training.retell import retell
+from agentrt.training.sources import Skipped
 from agentrt.training.trajectory_file import read_trajectories
 
 TEXT = ByteTokenizer().decode
@@ -208,6 +209,31 @@ def test_text_of_another_dialect_is_named(team: Team, tmp_path: Path, before: st
     assert not isinstance(reasons[0], Recorded)
     assert reasons[0].reason.startswith(reason)
     assert reasons[0].place == f"{path}:1"
+
+
+def test_titles_that_were_shown_may_be_read_in_a_retold_episode(team: Team, tmp_path: Path) -> None:
+    text = TEAM.replace("Search, Finish", "Search, Retrieve, Finish").replace(
+        "{Search: {use: offline.search}}", "{Search: {use: offline.search}, Retrieve: {use: offline.page}}"
+    )
+    text = text.replace("emits: argument,", "emits: argument, constrain: {Retrieve: {choices: seen_titles}},")
+    (tmp_path / "team.yaml").write_text(text)
+    team = Team.load(tmp_path / "team.yaml", need_adapters=False)
+    search, found, *others = row()["turns"]
+
+    def read(title: str) -> object:
+        turns = [
+            {"role": "plan", "thought": "I read it.", "action": "Retrieve"},
+            {"role": "action", "action": "Retrieve", "action_input": title, "observation": "It lies on the Rhine."},
+        ]
+        listed = found | {"observation": "[1] Bonn: A city."}
+        told, _ = read_trajectories(write(tmp_path / "t.jsonl", [row(turns=[search, listed, *turns, *others])]), team)
+        (made,) = retell(team, ByteTokenizer(), told)
+        return made
+
+    assert "Action: Retrieve[ Bonn]" in TEXT(recorded(read("Bonn")).token_ids)
+    hidden = read("Cologne")
+    assert isinstance(hidden, Skipped)
+    assert "not what the team allows" in hidden.reason
 
 
 def test_a_file_that_gives_nothing_is_an_error_with_its_reasons(team: Team, tmp_path: Path) -> None:
