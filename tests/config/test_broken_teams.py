@@ -2,56 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from agentrt.config.team import Team
 from agentrt.errors import ConfigError
 
-VALID = """\
-version: 1
-base: {model: smollm2-135m, dtype: auto}
-scheme: {name: rebase_shared, schedule: lp}
-preamble: Answer in steps.
-roles:
-  plan: {adapter: adapters/plan}
-  action: {adapter: adapters/action}
-  reflect: {adapter: none}
-tools:
-  Search: {use: offline.search, k: 3}
-  Lookup: {use: offline.lookup}
-flow:
-  start: think
-  nodes:
-    think: {role: plan, emits: thought, next: decide}
-    decide: {role: plan, emits: action, choices: [Search, Lookup, Finish], next: argue}
-    argue:
-      role: action
-      emits: argument
-      constrain:
-        Finish: {span_of: observations, also: [yes, no]}
-      next: {Finish: judge, default: use_tool}
-    use_tool: {tool: true, next: think}
-    judge: {role: reflect, emits: thought, next: verdict}
-    verdict: {role: reflect, emits: verdict, choices: [right, wrong], next: {right: end, wrong: think}}
-limits: {max_steps: 8}
-"""
+from .broken import VALID, Broken
+from .broken_fields import BROKEN_FIELDS
 
-
-class Broken(NamedTuple):
-    """`old` -> `new` breaks the valid file; the first problem stands at line:column, and says `what` is wrong and how
-    to `fix` it."""
-
-    old: str
-    new: str
-    line: int
-    column: int
-    what: str
-    fix: str
-
-
-BROKEN = {
+BROKEN = BROKEN_FIELDS | {
     "unknown top-level key": Broken("limits:", "limit:", 26, 1, "unknown key 'limit'", "did you mean 'limits'?"),
     "unknown nested key": Broken(
         "max_steps", "max_stepz", 26, 10, "unknown key 'max_stepz'", "did you mean 'max_steps'?"
@@ -180,83 +140,6 @@ BROKEN = {
     ),
     "action branch that is never taken": Broken(
         "{Finish: judge", "{Finnish: judge", 22, 14, "'Finnish' is never chosen here", "did you mean 'Finish'?"
-    ),
-    "constraint on an action nobody chooses": Broken(
-        "Finish: {span", "Finsh: {span", 21, 9, "no node chooses the action 'Finsh'", "did you mean 'Finish'?"
-    ),
-    "constraint without a rule": Broken(
-        "span_of: observations, ", "", 21, 17, "Finish:", "write either `choices:` or `span_of:`"
-    ),
-    "length of a choice": Broken(
-        "{span_of: observations, also: [yes, no]}",
-        "{choices: [yes, no], max_words: 3}",
-        21,
-        17,
-        "Finish:",
-        "`max_words:` is for `span_of:`",
-    ),
-    "span of nothing": Broken(
-        "span_of: observations, ", "span_of: [], ", 21, 17, "`span_of:` is empty", "name `observations`, `question` or"
-    ),
-    "span of an unknown text": Broken(
-        "span_of: observations, ", "span_of: [observation], ", 21, 28, "'observation'", "did you mean 'observations'?"
-    ),
-    "constraint on a thought": Broken(
-        "emits: thought, next: v",
-        "emits: thought, constrain: {Finish: {span_of: question}}, next: v",
-        24,
-        44,
-        "`constrain` is for arguments, this node emits thought",
-        "leave it out",
-    ),
-    "action without choices": Broken(
-        "choices: [Search, Lookup, Finish], ",
-        "",
-        16,
-        13,
-        "choices are missing",
-        "list what the action may be, `choices: [one, other]`",
-    ),
-    "ending of an argument": Broken(
-        "emits: argument\n",
-        "emits: argument\n      after: {It is: {span_of: question}}\n",
-        20,
-        7,
-        "`after` is for thoughts, this node emits argument",
-        "leave it out",
-    ),
-    "ending without a rule": Broken(
-        "emits: thought, next: v",
-        "emits: thought, after: {It is: {also: [a]}}, next: v",
-        24,
-        59,
-        "It is",
-        "write either `choices:` or `span_of:`",
-    ),
-    "words with a blank behind them": Broken(
-        "emits: thought, next: v",
-        'emits: thought, after: {"It is ": {span_of: question}}, next: v',
-        24,
-        52,
-        "'It is '",
-        "leave out the blanks",
-    ),
-    "unknown list of choices": Broken(
-        "{span_of: observations, also: [yes, no]}", "{choices: optoins}", 21, 27, "'optoins'", "did you mean 'options'?"
-    ),
-    "choices of a thought": Broken(
-        "emits: thought, next: v",
-        "emits: thought, choices: [a], next: v",
-        24,
-        44,
-        "a thought is free text",
-        "leave `choices` out",
-    ),
-    "choice listed twice": Broken(
-        "Search, Lookup, F", "Search, Search, F", 16, 59, "'Search' is listed twice", "keep one"
-    ),
-    "branch behind a thought": Broken(
-        "next: verdict}", "next: {default: verdict}}", 24, 50, "a thought decides nothing", "`next` must be one node"
     ),
     "stop string in a label": Broken(
         "preamble:",
