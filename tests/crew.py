@@ -31,14 +31,14 @@ EVERY_SCHEME = [
 """Each scheme, in the schedules and with the boundaries that change what a session remembers."""
 
 
-SEARCHES = Override(("flow", "nodes", "argue", "constrain", "Search"), {"span_of": "question"}, "the test")
-"""With this a random model's searches are well formed, and tools are called."""
-
-
 def may_search(*texts: str) -> Override:
     """Lets a script search for `texts`, besides words of the question."""
     rule = {"span_of": "question", "also": list(texts)}
     return Override(("flow", "nodes", "argue", "constrain", "Search"), rule, "the test")
+
+
+SEARCHES = may_search()
+"""With this a random model searches for a few words of the question."""
 
 
 def short_team(*changes: Override, **limits: int) -> Team:
