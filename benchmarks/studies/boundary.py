@@ -5,6 +5,7 @@ way (native). QA only: GSM8K's text, routekv's other task, is not at hand.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,14 +28,14 @@ from agentrt.training.trainer import Trainer
 from agentrt_tools.corpus import open_corpus
 from benchmarks.studies.harness import Study, StudyConfig, main
 from benchmarks.studies.passages import Prompt, all_titles, make_prompt
-from benchmarks.studies.single_turn import CONDITIONS, answer, boundary, limits, summarise, two_branches
+from benchmarks.studies.single_turn import CONDITIONS, Answer, answers, boundary, limits, summarise, two_branches
 
 MINI: Final = configs_dir() / "mini"
 
 
 class BoundaryConfig(StudyConfig):
     """`contexts`: tokens of a prompt. `budgets`: most tokens of an answer. Files are relative to --data; None: mini.
-    `targets`: projections as peft names them."""
+    `questions`: of each context, in its order. `targets`: projections as peft names them."""
 
     benchmark: Text = "mini"
     train_questions: Text | None = None
@@ -42,7 +43,7 @@ class BoundaryConfig(StudyConfig):
     corpus: Text | None = None
     contexts: tuple[PositiveInt, ...] = Field(min_length=1)
     budgets: tuple[PositiveInt, ...] = Field(min_length=1)
-    questions: PositiveInt
+    questions: tuple[PositiveInt, ...] = Field(min_length=1)
     train_limit: PositiveInt | None = None
     train_tokens: PositiveInt
     train_seeds: tuple[int, ...] = (0, 1)
@@ -105,21 +106,19 @@ def sweep(
     config: BoundaryConfig, backbone: Backbone, adapters: AdapterSet, prompts: Sequence[Prompt], length: int
 ) -> dict[str, Any]:
     """By condition, specialist and budget; then the memory of two branches."""
-    rows: dict[str, Any] = {}
-    native: dict[tuple[str, int], Any] = {}
+    found: dict[tuple[str, str, int], list[Answer]] = {}
     for name, condition in CONDITIONS.items():
         speakers = adapters.names if condition.adapted else [""]
         scheme, setting = make_scheme(condition.scheme), limits(length, config.budgets)
         with Engine(backbone, adapters, scheme, tokenizer=backbone.tokenizer, config=setting) as engine:
-            for speaker in speakers:
-                for budget in config.budgets:
-                    ends = [boundary(prompt, condition.boundary) for prompt in prompts]
-                    pairs = zip(prompts, ends, strict=True)
-                    answers = [answer(engine, speaker, prompt, end, budget) for prompt, end in pairs]
-                    if name == "native":
-                        native[speaker, budget] = answers
-                    row = summarise(answers, native.get((speaker, budget)))
-                    rows[f"{name}, {speaker or 'adapters off'}, {budget} tokens"] = row
+            for prompt, speaker in product(prompts, speakers):
+                end = boundary(prompt, condition.boundary)
+                for budget, each in answers(engine, speaker, prompt, end, config.budgets).items():
+                    found.setdefault((name, speaker, budget), []).append(each)
+    rows = {
+        f"{name}, {speaker or 'adapters off'}, {budget} tokens": summarise(said, found.get(("native", speaker, budget)))
+        for (name, speaker, budget), said in found.items()
+    }
     memory = {}
     for name in ("native", "question", "full"):
         condition = CONDITIONS[name]
@@ -137,16 +136,16 @@ def run(study: Study[BoundaryConfig]) -> None:
     folders = {f"seed{seed}": specialist(study, backbone, prompts, seed) for seed in config.train_seeds}
     adapters = backbone.load_adapters(folders)
 
-    def at(length: int) -> dict[str, Any]:
+    def at(length: int, limit: int) -> dict[str, Any]:
         if length + max(config.budgets) > backbone.max_positions:
             return {"left_out": f"the backbone has {backbone.max_positions} positions"}
-        made, skipped = prompts.make(config.eval_questions, "eval", length, config.questions)
+        made, skipped = prompts.make(config.eval_questions, "eval", length, limit)
         if not made:
             return {"left_out": "no question's supporting pages fit", "skipped": skipped}
         return {"n": len(made), "skipped": skipped, **sweep(config, backbone, adapters, made, length)}
 
-    for length in config.contexts:
-        study.measure(f"{length} tokens", at, length)
+    for length, limit in zip(config.contexts, config.questions, strict=True):
+        study.measure(f"{length} tokens", at, length, limit)
 
 
 def start(argv: Sequence[str] | None = None) -> None:

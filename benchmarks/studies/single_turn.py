@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any, Final, NamedTuple
 
-from agentrt.engine import Engine, EngineConfig
+from agentrt.engine import Engine, EngineConfig, Session
 from agentrt.evaluate.scoring import score
 from agentrt.evaluate.statistics import bootstrap_mean
 from agentrt.model.sampling import Sampling
+from agentrt.model.tokenizer import Tokenizer
 from benchmarks.studies.passages import Prompt
 
 
@@ -53,20 +54,31 @@ def boundary(prompt: Prompt, name: str) -> int:
     return ends[name]
 
 
-def answer(engine: Engine, adapter: str, prompt: Prompt, end: int, budget: int) -> Answer:
-    """Greedy, up to a line's end or `budget` tokens, after a first session has left its prefix to others."""
-    newline = engine.tokenizer.encode("\n")[-1]
+def answers(engine: Engine, adapter: str, prompt: Prompt, end: int, budgets: Sequence[int]) -> dict[int, Answer]:
+    """By budget, up to a line's end, after a first session has left its prefix to others. Decoding is greedy: an
+    answer that ends within a budget is that of every larger one too."""
     prefix, rest = prompt.token_ids[:end], prompt.token_ids[end:]
     if end:
         with engine.session(prefix) as first:
             _ = first.turn(adapter, rest, Sampling(max_new_tokens=1)).result
-    with engine.session(prefix) as session:
-        start = time.perf_counter()
-        stop = Sampling(max_new_tokens=budget, stop=lambda ids: ids[-1] == newline)
-        result = session.turn(adapter, rest, stop).result
-        took = time.perf_counter() - start
-    text = engine.tokenizer.decode(result.token_ids).strip()
-    scored = score(prompt.question, text)
+    found: dict[int, Answer] = {}
+    last: Answer | None = None
+    for budget in sorted(budgets):
+        if last is None or last.hit_cap:
+            with engine.session(prefix) as session:
+                last = _answer(session, adapter, prompt, rest, budget, engine.tokenizer)
+        found[budget] = last
+    return found
+
+
+def _answer(
+    session: Session, adapter: str, prompt: Prompt, rest: Sequence[int], budget: int, tokenizer: Tokenizer
+) -> Answer:
+    newline = tokenizer.encode("\n")[-1]
+    start = time.perf_counter()
+    result = session.turn(adapter, rest, Sampling(max_new_tokens=budget, stop=lambda ids: ids[-1] == newline)).result
+    took = time.perf_counter() - start
+    scored = score(prompt.question, tokenizer.decode(result.token_ids).strip())
     capped = result.finish_reason == "length"
     return Answer(scored.correct, scored.f1, capped, result.usage.submit_to_first_token_s, took, result.token_ids)
 
