@@ -1,12 +1,13 @@
 """Figures of what the studies found: `python -m benchmarks.studies.figures --out docs/figures`.
 
 From `study-schemes*.json` a score with its interval for every scheme, from `drift-*.json` the divergence of every
-scheme by role. Nothing is measured here.
+scheme by role, from the studies that train (`rebase`, `ranks`) both by how they trained, from `study-boundary.json`
+how far each boundary is from native. Nothing is measured here.
 """
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -43,9 +44,35 @@ def divergences(drift: Mapping[str, Any]) -> dict[str, list[Bar]]:
     found: dict[str, list[Bar]] = {}
     for scheme in drift["schemes"]:
         for role, each in {"all roles": scheme["kl"], **scheme["by_role"]}.items():
-            low, high = each["ci95"] or (each["mean"], each["mean"])
-            found.setdefault(f"KL, {role}", []).append(Bar(scheme["scheme"], each["mean"], low, high))
+            found.setdefault(f"KL, {role}", []).append(_bar(scheme["scheme"], each))
     return found
+
+
+def by_training(study: Mapping[str, Any]) -> dict[str, list[Bar]]:
+    """KL against non_shared of every scheme over all roles, for each of the study's teams."""
+    drifts = {key: row["schemes"] for key, row in study["rows"].items() if "schemes" in row}
+    return {
+        f"KL, {key.removesuffix(' drift')}": [_bar(each["scheme"], each["kl"]) for each in schemes]
+        for key, schemes in drifts.items()
+    }
+
+
+def boundaries(study: Mapping[str, Any]) -> dict[str, list[Bar]]:
+    """Paired difference of F1 from native at every boundary, for each context and specialist, at the larger budget."""
+    found: dict[str, list[Bar]] = {}
+    largest = max(study["config"]["budgets"])
+    for context, row in study["rows"].items():
+        for key, each in row.get("conditions", {}).items():
+            condition, speaker, budget = key.split(", ")
+            if "f1_minus_native" in each and condition != "native" and budget == f"{largest} tokens":
+                bars = found.setdefault(f"F1 - native, {context}, {speaker}, n = {each['n']}", [])
+                bars.append(_bar(condition, each["f1_minus_native"]))
+    return found
+
+
+def _bar(label: str, value: Mapping[str, Any]) -> Bar:
+    low, high = value["ci95"] or (value["mean"], value["mean"])
+    return Bar(label, value["mean"], low, high)
 
 
 def draw(file: Path, panels: Mapping[str, Sequence[Bar]]) -> Path:
@@ -59,10 +86,23 @@ def draw(file: Path, panels: Mapping[str, Sequence[Bar]]) -> Path:
             axes.errorbar(values, lines, xerr=sides, fmt="o", markersize=4, capsize=2)
             axes.set_yticks(lines, [bar.label for bar in bars], fontsize="small")
             axes.set_ylim(len(bars) - 0.5, -0.5)
-            axes.set_xlim(left=0)
+            if min(bar.low for bar in bars) >= 0:
+                axes.set_xlim(left=0)
+            else:
+                axes.axvline(0, color="black", linewidth=0.8)
             axes.set_title(title, fontsize="medium")
             axes.grid(axis="x", alpha=0.3)
     return file
+
+
+FIGURES: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, list[Bar]]]]] = {
+    "study-schemes*.json": scores,
+    "study-rebase*.json": by_training,
+    "study-ranks*.json": lambda study: by_training(study) | scores(study),
+    "study-boundary*.json": boundaries,
+    "drift-*.json": divergences,
+}
+"""By the name of a result file, the panels of its figure."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -70,14 +110,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(argv)
-    panels: dict[str, list[Bar]] = {}
-    for file in sorted(options.results.glob("study-schemes*.json")):
-        panels |= scores(json.loads(file.read_text(encoding="utf-8")))
-    if panels:
-        print(draw(options.out / "schemes.svg", panels))
-    for file in sorted(options.results.glob("drift-*.json")):
-        found = divergences(json.loads(file.read_text(encoding="utf-8")))
-        print(draw(options.out / f"{file.stem}.svg", found))
+    for file in sorted(options.results.glob("*.json")):
+        if figure := next((each for pattern, each in FIGURES.items() if file.match(pattern)), None):
+            print(draw(options.out / f"{file.stem}.svg", figure(json.loads(file.read_text(encoding="utf-8")))))
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ class Study(Generic[Config]):
         """The record of `agentrt drift`."""
         file = self.work / place / "drift.json"
         seed = ["--seed", str(self.config.seed)]
-        command("drift", *self.team, *seed, "--schemes", ",".join(schemes), "--out", str(file), "-q", "--json", *args)
+        command("drift", *self.team, *seed, "--schemes", ",".join(schemes), "--out", str(file), "-q", *args)
         record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return record
 

@@ -29,10 +29,10 @@ def run(study: Study[RanksConfig]) -> None:
     for rank in config.ranks:
         place = f"r{rank}"
         adapters = train_team(study, place, rank=rank)
-        study.measure(f"r {rank} drift", study.drift, place, config.schemes, [*adapters, *drift_args(study)])
+        study.measure(f"r{rank} drift", study.drift, place, config.schemes, [*adapters, *drift_args(study)])
         for scheme in ("non_shared", *config.schemes):
             args = [*adapters, *plan, "--scheme", scheme]
-            study.measure(f"r {rank} {scheme}", study.evaluate, f"{place}/eval/{slug(scheme)}", args)
+            study.measure(f"r{rank} {scheme}", study.evaluate, f"{place}/eval/{slug(scheme)}", args)
 
 
 def start(argv: Sequence[str] | None = None) -> None:

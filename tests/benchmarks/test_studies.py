@@ -23,7 +23,7 @@ STUDIES: dict[str, tuple[Start, list[str]]] = {
         ],
     ),
     "rebase": (rebase.start, ["variants", "lr 0.001"]),
-    "ranks": (ranks.start, ["r 2 drift", "r 2 non_shared", "r 2 pre_lr_shared"]),
+    "ranks": (ranks.start, ["r2 drift", "r2 non_shared", "r2 pre_lr_shared"]),
     "boundary": (boundary.start, ["1600 tokens", "9000 tokens"]),
     "drift": (drift.start, ["mini"]),
 }

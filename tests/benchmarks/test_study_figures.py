@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.studies.figures import Bar, divergences, main, scores
+from benchmarks.studies.figures import Bar, boundaries, by_training, divergences, main, scores
 
 STUDY = {
     "rows": {
@@ -26,6 +26,26 @@ DRIFT = {
 }
 
 
+RANKS = {"rows": {"r4 drift": DRIFT, "r4 non_shared": STUDY["rows"]["hotpotqa non_shared"]}}
+BOUNDARY = {
+    "config": {"budgets": [16, 64]},
+    "rows": {
+        "700 tokens": {
+            "conditions": {
+                f"{condition}, {speaker}, {budget} tokens": {
+                    "n": 9,
+                    "f1_minus_native": {"mean": -0.01 * budget, "ci95": [-1.0, 0.5]},
+                }
+                for condition, speaker in (("native", "seed0"), ("full", "seed0"), ("full", "seed1"))
+                for budget in (16, 64)
+            }
+            | {"base_only, adapters off, 64 tokens": {"n": 9}}
+        },
+        "9000 tokens": {"left_out": "the backbone has 8192 positions"},
+    },
+}
+
+
 def test_every_measured_scheme_is_a_bar_of_its_benchmark() -> None:
     assert scores(STUDY) == {
         "hotpotqa, em, n = 100": [Bar("non_shared", 0.3, 0.2, 0.4), Bar("rebase_shared", 0.1, 0.0, 0.2)],
@@ -40,11 +60,23 @@ def test_divergences_are_by_role_and_one_trajectory_has_no_interval() -> None:
     }
 
 
+def test_trained_teams_have_a_panel_each() -> None:
+    assert by_training(RANKS) == {"KL, r4": [Bar("pre_lr_shared", 0.02, 0.01, 0.03)]}
+    assert scores(RANKS) == {"r4, em, n = 100": [Bar("non_shared", 0.3, 0.2, 0.4)]}
+
+
+def test_boundaries_are_apart_from_native_at_the_larger_budget() -> None:
+    assert boundaries(BOUNDARY) == {
+        f"F1 - native, 700 tokens, {seed}, n = 9": [Bar("full", -0.64, -1.0, 0.5)] for seed in ("seed0", "seed1")
+    }
+
+
 def test_a_figure_is_drawn_for_each_kind_of_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    (tmp_path / "study-schemes-x.json").write_text(json.dumps(STUDY))
-    (tmp_path / "drift-x.json").write_text(json.dumps(DRIFT))
+    results = {"drift-x": DRIFT, "study-boundary": BOUNDARY, "study-ranks": RANKS, "study-schemes-x": STUDY}
+    for name, content in {**results, "soak": {}}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
     main(["--results", str(tmp_path), "--out", str(tmp_path / "figures")])
-    drawn = [tmp_path / "figures" / name for name in ("schemes.svg", "drift-x.svg")]
+    drawn = [tmp_path / "figures" / f"{name}.svg" for name in results]
     assert capsys.readouterr().out.split() == list(map(str, drawn))
     assert all(file.read_text().startswith("<?xml") for file in drawn)
