@@ -1,4 +1,4 @@
-"""Study (c): adapters of rank 4, 8, 16, 32, each scheme's divergence and accuracy on them.
+"""Study (c): adapters of rank 4, 8, 16, 32: what they learn, each scheme's divergence, some schemes' accuracy.
 
 `python -m benchmarks.studies.ranks --data DIR`
 """
@@ -9,13 +9,14 @@ from pydantic import Field
 
 from agentrt.config.strict import PositiveInt, Text
 from benchmarks.studies.harness import Study, main, slug
-from benchmarks.studies.trained import TrainedConfig, drift_args, train_team
+from benchmarks.studies.trained import TrainedConfig, drift_args, train_team, training
 
 
 class RanksConfig(TrainedConfig):
-    """`benchmark` is evaluated on `eval_questions`, the first `limit` of them."""
+    """The first `limit` of `eval_questions` are answered under each of the `evaluated` schemes."""
 
     ranks: tuple[PositiveInt, ...] = Field(min_length=1)
+    evaluated: tuple[Text, ...] = Field(min_length=1)
     benchmark: Text
     limit: PositiveInt
     concurrency: PositiveInt = 4
@@ -30,7 +31,8 @@ def run(study: Study[RanksConfig]) -> None:
         place = f"r{rank}"
         adapters = train_team(study, place, rank=rank)
         study.measure(f"r{rank} drift", study.drift, place, config.schemes, [*adapters, *drift_args(study)])
-        for scheme in ("non_shared", *config.schemes):
+        study.measure(f"r{rank} training", training, study, place)
+        for scheme in config.evaluated:
             args = [*adapters, *plan, "--scheme", scheme]
             study.measure(f"r{rank} {scheme}", study.evaluate, f"{place}/eval/{slug(scheme)}", args)
 

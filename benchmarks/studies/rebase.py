@@ -11,7 +11,7 @@ from pydantic import Field
 
 from agentrt.config.strict import PositiveFloat, Text
 from benchmarks.studies.harness import Study, main
-from benchmarks.studies.trained import TrainedConfig, drift_args, train_team
+from benchmarks.studies.trained import TrainedConfig, drift_args, train_team, training
 
 
 class RebaseConfig(TrainedConfig):
@@ -29,6 +29,7 @@ def run(study: Study[RebaseConfig]) -> None:
 
     for rate in config.rates:
         study.measure(f"lr {rate:g}", at, rate)
+        study.measure(f"lr {rate:g} training", training, study, f"lr{rate:g}")
 
 
 def start(argv: Sequence[str] | None = None) -> None:

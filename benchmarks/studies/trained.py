@@ -1,6 +1,7 @@
 """Teams trained for a study by `agentrt train`, each once."""
 
-from typing import TypeVar
+import json
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -40,6 +41,12 @@ def train_team(study: Study[Config], place: str, *, rank: int = 8, lr: float | N
     command("train", *study.team, "--derive", "--resume", *made, "-q")
     folders = {role: (out / "adapters" / role).resolve() for role in config.roles}
     return [word for role, folder in folders.items() for word in ("--set", f"roles.{role}.adapter={folder}")]
+
+
+def training(study: Study[Config], place: str) -> dict[str, Any]:
+    """By role, what training came to in `work / place`: `result` of the adapters' cards."""
+    cards = {role: study.work / place / "adapters" / role / "card.json" for role in study.config.roles}
+    return {role: json.loads(card.read_text(encoding="utf-8"))["result"] for role, card in cards.items()}
 
 
 def drift_args(study: Study[Config]) -> list[str]:

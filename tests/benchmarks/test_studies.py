@@ -22,8 +22,8 @@ STUDIES: dict[str, tuple[Start, list[str]]] = {
             for row in ("adapters off", "non_shared", "pre_lr_shared", "compared")
         ],
     ),
-    "rebase": (rebase.start, ["variants", "lr 0.001"]),
-    "ranks": (ranks.start, ["r2 drift", "r2 non_shared", "r2 pre_lr_shared"]),
+    "rebase": (rebase.start, ["variants", "lr 0.001", "lr 0.001 training"]),
+    "ranks": (ranks.start, ["r2 drift", "r2 training", "r2 non_shared", "r2 pre_lr_shared"]),
     "boundary": (boundary.start, ["1600 tokens", "9000 tokens"]),
     "drift": (drift.start, ["mini"]),
 }
