@@ -24,6 +24,10 @@ class Bar(NamedTuple):
     high: float
 
 
+MOST_COLUMNS: Final = 4
+"""More panels than that are drawn in rows of three."""
+
+FEWEST: Final = 10
 _METRICS: Final = ("em", "accuracy")
 
 
@@ -58,11 +62,15 @@ def by_training(study: Mapping[str, Any]) -> dict[str, list[Bar]]:
 
 
 def boundaries(study: Mapping[str, Any]) -> dict[str, list[Bar]]:
-    """Paired difference of F1 from native at every boundary, for each context and specialist, at the larger budget."""
+    """Paired difference of F1 from native at every boundary, for each context and specialist, at the larger budget.
+
+    Of contexts with fewer than FEWEST questions there is none: they were asked for their times.
+    """
     found: dict[str, list[Bar]] = {}
     largest = max(study["config"]["budgets"])
     for context, row in study["rows"].items():
-        for key, each in row.get("conditions", {}).items():
+        asked = row.get("conditions", {}) if row.get("n", 0) >= FEWEST else {}
+        for key, each in asked.items():
             condition, speaker, budget = key.split(", ")
             if "f1_minus_native" in each and condition != "native" and budget == f"{largest} tokens":
                 bars = found.setdefault(f"F1 - native, {context}, {speaker}, n = {each['n']}", [])
@@ -78,8 +86,10 @@ def _bar(label: str, value: Mapping[str, Any]) -> Bar:
 def draw(file: Path, panels: Mapping[str, Sequence[Bar]]) -> Path:
     """A panel a title, a line a label, from the top; makes the folder. Raises UsageError without matplotlib."""
     height = 1.2 + 0.28 * max(len(bars) for bars in panels.values())
-    with canvas(file, 1, len(panels), size=(4.2 * len(panels), height)) as grid:
-        for axes, (title, bars) in zip(grid, panels.items(), strict=True):
+    columns = len(panels) if len(panels) <= MOST_COLUMNS else 3
+    rows = -(-len(panels) // columns)
+    with canvas(file, rows, columns, size=(4.2 * columns, height * rows)) as grid:
+        for axes, (title, bars) in zip(grid, panels.items(), strict=False):
             lines = list(range(len(bars)))
             values = [bar.value for bar in bars]
             sides = [[bar.value - bar.low for bar in bars], [bar.high - bar.value for bar in bars]]

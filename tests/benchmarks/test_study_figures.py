@@ -31,15 +31,20 @@ BOUNDARY = {
     "config": {"budgets": [16, 64]},
     "rows": {
         "700 tokens": {
+            "n": 10,
             "conditions": {
                 f"{condition}, {speaker}, {budget} tokens": {
-                    "n": 9,
+                    "n": 10,
                     "f1_minus_native": {"mean": -0.01 * budget, "ci95": [-1.0, 0.5]},
                 }
                 for condition, speaker in (("native", "seed0"), ("full", "seed0"), ("full", "seed1"))
                 for budget in (16, 64)
             }
-            | {"base_only, adapters off, 64 tokens": {"n": 9}}
+            | {"base_only, adapters off, 64 tokens": {"n": 10}},
+        },
+        "8000 tokens": {
+            "n": 3,
+            "conditions": {"full, seed0, 64 tokens": {"n": 3, "f1_minus_native": {"mean": 0.0, "ci95": [0.0, 0.0]}}},
         },
         "9000 tokens": {"left_out": "the backbone has 8192 positions"},
     },
@@ -67,7 +72,7 @@ def test_trained_teams_have_a_panel_each() -> None:
 
 def test_boundaries_are_apart_from_native_at_the_larger_budget() -> None:
     assert boundaries(BOUNDARY) == {
-        f"F1 - native, 700 tokens, {seed}, n = 9": [Bar("full", -0.64, -1.0, 0.5)] for seed in ("seed0", "seed1")
+        f"F1 - native, 700 tokens, {seed}, n = 10": [Bar("full", -0.64, -1.0, 0.5)] for seed in ("seed0", "seed1")
     }
 
 
