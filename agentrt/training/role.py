@@ -97,7 +97,7 @@ def train_role(
     """Train a role on `recorded`; `data` are the facts that its card quotes. The adapter folder appears at the end.
 
     `load` gives a backbone that is used up; it is not called where a resumed role is finished already. Raises DataError
-    if the role wrote nothing in the data, UsageError if a run to resume was another one.
+    if the role wrote nothing in the data, UsageError if a run to resume was another one, or training diverges.
     """
     examples = _examples(recorded, job)
     other = job.adapters / job.other if job.other is not None else None
@@ -116,7 +116,7 @@ def train_role(
 
     loaded = load()
     learner = TrainableAdapter(loaded.model, loaded.name, job.lora, job.settings.seed, other=other, start=job.start)
-    trainer = Trainer(learner, examples, job.settings, made_of=made_of)
+    trainer = Trainer(learner, examples, job.settings, role=job.role, made_of=made_of)
     if job.resume and state.is_file():
         trainer.load_state(state)
     with (folder / "log.jsonl").open("a" if job.resume else "w", encoding="utf-8") as log:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import random
 import time
@@ -103,10 +104,13 @@ class Trainer:
         examples: Sequence[Example],
         settings: TrainSettings,
         *,
+        role: str = "",
         made_of: Mapping[str, str] | None = None,
     ) -> None:
-        """`made_of`: what a saved run must have in common with this one to go on; None: settings and examples."""
+        """`role` is named in errors. `made_of`: what a saved run must have in common with this one to go on; None:
+        settings and examples."""
         self._learner = learner
+        self._role = role
         self._settings = settings
         self._train, self._held = split_held_out(examples, settings)
         if not self._train:
@@ -138,7 +142,10 @@ class Trainer:
         checkpoint: Callable[[], None] = lambda: None,
         checkpoint_every_s: float = 180.0,
     ) -> TrainResult:
-        """Train to the end from wherever it stands. `checkpoint` is called now and then, between two steps."""
+        """Train to the end from wherever it stands. `checkpoint` is called now and then, between two steps.
+
+        Raises UsageError, naming step and learning rate, where a loss or a gradient is not finite.
+        """
         main, *others = self._settings.contexts
         if self.result.held_out_before is None and self.result.steps == 0:
             self.result.held_out_before = self.evaluate(main[0])
@@ -149,6 +156,8 @@ class Trainer:
                 checkpoint()
                 saved = time.monotonic()
         self.result.held_out = self.evaluate(main[0])
+        if self.result.held_out is not None and not math.isfinite(self.result.held_out.loss):
+            raise self._diverged(self.result.steps, f"held-out loss {self.result.held_out.loss:.3g}")
         if others:
             self.result.held_out_shared = self.evaluate(max(others, key=lambda context: context[1])[0])
         return self.result
@@ -209,6 +218,8 @@ class Trainer:
             part_loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
             loss += float(part_loss.detach())
         norm = float(nn.utils.clip_grad_norm_(self._weights.values(), settings.clip_norm))
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise self._diverged(result.steps + 1, f"loss {loss:.3g}, gradient norm {norm:.3g}")
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         seconds = time.monotonic() - started
@@ -219,6 +230,14 @@ class Trainer:
         result.seconds += seconds
         result.losses.append(loss)
         return StepFacts(result.steps, self.total_steps, loss, rate, norm, tokens, seconds, self._progress())
+
+    def _diverged(self, step: int, what: str) -> UsageError:
+        rate = self._settings.learning_rate
+        return UsageError(
+            f"training {self._role or 'the adapter'} diverged at step {step} of {self.total_steps}: "
+            f"{what}; nothing was saved. Train anew with a lower learning rate than {rate:g}, as "
+            f"--lr {rate / 4:g}"
+        )
 
     def _draw(self, example: Example) -> Context:
         """The context of an example in this step; depends on nothing else, so that a resumed run draws the same."""

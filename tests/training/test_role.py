@@ -177,6 +177,22 @@ def test_an_adapter_that_is_there_stays_until_the_new_one_is_whole(tmp_path: Pat
     assert (job.adapter_folder / "adapter_model.safetensors").read_bytes() != before
 
 
+def test_a_training_that_diverges_publishes_nothing_and_says_what_to_change(tmp_path: Path) -> None:
+    def spoilt() -> LoadedModel:
+        loaded = tiny_loaded()
+        next(loaded.model.parameters()).data[:] = torch.nan
+        return loaded
+
+    job = make_job(tmp_path)
+    train(job)
+    before = (job.adapter_folder / "adapter_model.safetensors").read_bytes()
+    told = r"training plan diverged at step 1 of \d+: loss nan, .* lower learning rate than 0.01, as --lr 0.0025"
+    with pytest.raises(UsageError, match=told):
+        train_role(job, make_recorded(), DATA, spoilt)
+    assert (job.adapter_folder / "adapter_model.safetensors").read_bytes() == before
+    assert not (tmp_path / "plan" / "finished.json").exists()
+
+
 def test_a_finished_role_is_kept_without_loading_a_model(tmp_path: Path) -> None:
     def refuse() -> LoadedModel:
         raise AssertionError("nothing is left to train")

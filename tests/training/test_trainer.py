@@ -49,6 +49,39 @@ def test_loss_falls_and_only_lora_weights_change() -> None:
             assert torch.equal(weight, before[name.replace(".base_layer", "")])
 
 
+class SpoiltLearner:
+    """Logits that are not finite from the `spoilt`-th forward pass on, or whose gradients are not."""
+
+    def __init__(self, spoilt: int, *, gradient: bool = False) -> None:
+        self._spoilt, self._gradient, self._passes = spoilt, gradient, 0
+        self.parameters = {"w": torch.nn.Parameter(torch.ones(64))}
+
+    def logits(self, token_ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        self._passes += 1
+        logits = self.parameters["w"].expand(len(rows), 64)
+        if self._passes < self._spoilt:
+            return logits
+        return logits + (self.parameters["w"] - 1).sqrt() if self._gradient else logits * torch.inf
+
+    def shared_logits(self, *anything: object) -> torch.Tensor:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_step_that_is_not_finite_is_not_taken(gradient: bool) -> None:
+    learner = SpoiltLearner(1 if gradient else 3, gradient=gradient)
+    trainer = Trainer(learner, make_examples(), replace(SETTINGS, held_out=0.0), role="plan")
+    with pytest.raises(UsageError, match=r"training plan diverged at step .*--lr 0.005"):
+        trainer.run()
+    assert torch.isfinite(learner.parameters["w"]).all()
+
+
+def test_a_training_whose_last_step_spoils_it_is_an_error() -> None:
+    settings = replace(SETTINGS, passes=0.01, max_batch_tokens=10_000)
+    with pytest.raises(UsageError, match="diverged at step 1 of 1: held-out loss nan"):
+        Trainer(SpoiltLearner(3), make_examples(), settings).run()
+
+
 def test_a_fresh_adapter_changes_nothing_and_padding_changes_no_row() -> None:
     token_ids = torch.tensor([[5, 6, 7, 8, 9]])
     rows = torch.tensor([2, 4])
