@@ -4,6 +4,7 @@ Two specialists that differ in their training seed learn to answer from contexts
 way (native). QA only: GSM8K's text, routekv's other task, is not at hand.
 """
 
+import json
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -14,7 +15,8 @@ from pydantic import Field
 from agentrt.builtin import configs_dir
 from agentrt.config.strict import PositiveFloat, PositiveInt, Text
 from agentrt.engine import Engine
-from agentrt.errors import DataError
+from agentrt.errors import DataError, UsageError
+from agentrt.evaluate.lines import replace_file
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.load import load_model
@@ -31,6 +33,10 @@ from benchmarks.studies.passages import Prompt, all_titles, make_prompt
 from benchmarks.studies.single_turn import CONDITIONS, Answer, answers, boundary, limits, summarise, two_branches
 
 MINI: Final = configs_dir() / "mini"
+
+
+TRAINED_BY: Final = {"train_questions", "corpus", "train_limit", "train_tokens", "passes", "lr", "rank", "targets"}
+"""Settings that a specialist's adapter depends on."""
 
 
 class BoundaryConfig(StudyConfig):
@@ -78,9 +84,16 @@ class Prompts:
 
 
 def specialist(study: Study[BoundaryConfig], backbone: Backbone, prompts: Prompts, seed: int) -> Path:
-    """The folder of the adapter trained with this seed; trained where it is not there yet."""
+    """The folder of the adapter trained with this seed; trained where it is not there yet.
+
+    Raises UsageError where the one that is there was trained otherwise.
+    """
     config, folder, base = study.config, study.work / f"seed{seed}", study.load_team().base
-    if (folder / "adapter_model.safetensors").is_file():
+    made_of = {**config.model_dump(mode="json", include=TRAINED_BY), "backbone": backbone.content_hash, "seed": seed}
+    note = folder / "made_of.json"
+    if note.is_file():
+        if json.loads(note.read_text(encoding="utf-8")) != made_of:
+            raise UsageError(f"{folder}: its adapter was trained under another config; name another --work")
         return folder
     assert backbone.tokenizer is not None, "loaded by name"
     made, _ = prompts.make(config.train_questions, "train", config.train_tokens, config.train_limit)
@@ -91,6 +104,7 @@ def specialist(study: Study[BoundaryConfig], backbone: Backbone, prompts: Prompt
     settings = TrainSettings(passes=config.passes, learning_rate=config.lr, seed=seed, held_out=0.0)
     Trainer(learner, examples, settings).run(lambda facts: print(f"seed {seed}, step {facts.step}: {facts.loss:.3f}"))
     learner.save(folder)
+    replace_file(note, json.dumps(made_of, indent=1) + "\n")  # last: with it, the folder is whole
     return folder
 
 

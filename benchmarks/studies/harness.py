@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from agentrt.config.strict import Strict, Text
 from agentrt.config.team import Team
 from agentrt.config.yaml import read_yaml
 from agentrt.errors import ConfigError, UsageError
+from agentrt.evaluate.lines import replace_file
 from benchmarks.machine import describe
 from benchmarks.studies.tiny import tiny_team
 
@@ -52,11 +52,15 @@ class Study(Generic[Config]):
         return resolve_settings({"team": name or self.config.team}, self.team[3::2]).load_team(need_adapters=False)
 
     def measure(self, key: str, run: Callable[P, Mapping[str, Any]], *args: P.args, **named: P.kwargs) -> None:
-        """The row of `key` is what `run` returns; it is called, and the row written, only where there is none yet."""
+        """The row of `key` is what `run` returns; it is called, and the row written, only where there is none yet.
+
+        `origin` and `seconds` are of the call that ended it; where another began it in `work`, `begun` has its origin.
+        """
         if key not in self.rows:
-            start = time.perf_counter()
-            row = dict(run(*args, **named))
-            self.rows[key] = {**row, "seconds": round(time.perf_counter() - start, 1), "origin": describe()}
+            origin, start = describe(), time.perf_counter()
+            begun = self._begun(key, origin)
+            row = {**run(*args, **named), "seconds": round(time.perf_counter() - start, 1), "origin": origin}
+            self.rows[key] = row if begun == origin else {**row, "begun": begun}
             self._write()
             print(f"{key}: {self.rows[key]['seconds']} s", flush=True)
 
@@ -82,6 +86,15 @@ class Study(Generic[Config]):
         record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return record
 
+    def _begun(self, key: str, origin: dict[str, Any]) -> dict[str, Any]:
+        """The origin of the first call for this row."""
+        note = self.work / "begun" / f"{slug(key)}.json"
+        if not note.is_file():
+            note.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(note, json.dumps(origin) + "\n")
+        found: dict[str, Any] = json.loads(note.read_text(encoding="utf-8"))
+        return found
+
     def _read(self) -> dict[str, dict[str, Any]]:
         if not self._out.is_file():
             return {}
@@ -93,9 +106,7 @@ class Study(Generic[Config]):
 
     def _write(self) -> None:
         self._out.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._out.with_name(f"{self._out.name}.draft")
-        draft.write_text(json.dumps({**self._head, "rows": self.rows}, indent=1) + "\n", encoding="utf-8")
-        os.replace(draft, self._out)
+        replace_file(self._out, json.dumps({**self._head, "rows": self.rows}, indent=1) + "\n")
 
 
 def command(*args: str) -> None:
@@ -106,8 +117,8 @@ def command(*args: str) -> None:
 
 
 def slug(scheme: str) -> str:
-    """A scheme as the name of a folder."""
-    return scheme.replace(":", "-").replace(",", "-").replace("=", "")
+    """A scheme, or the key of a row, as the name of a folder or file."""
+    return scheme.replace(":", "-").replace(",", "-").replace("=", "").replace(" ", "-")
 
 
 def main(
@@ -118,15 +129,16 @@ def main(
     parser.add_argument("--config", type=Path, default=CONFIGS / f"{name}.yaml")
     parser.add_argument("--smoke", action="store_true", help="tiny random model, tiny data: does it run at all")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the files that the config names")
-    parser.add_argument("--work", type=Path, default=Path("runs/studies") / name, help="evaluations and adapters")
+    parser.add_argument("--work", type=Path, help=f"evaluations and adapters; default: runs/studies/{name}")
     parser.add_argument("--out", type=Path, default=RESULTS / f"study-{name}.json")
     options = parser.parse_args(argv)
     if options.smoke and options.out == RESULTS / f"study-{name}.json":
         parser.error("--smoke: name a file with --out; nothing of a tiny model belongs among the results")
+    work = options.work or Path("runs/studies") / (f"{name}-smoke" if options.smoke else name)
     file = CONFIGS / f"{name}.smoke.yaml" if options.smoke else options.config
     try:
         config = validate(kind, read_yaml(file))
     except ConfigError as error:
         parser.error(str(error))
-    tiny = tiny_team(options.work / "tiny-team") if options.smoke else []
-    run(Study(name, config, options.work, options.data, options.out, tiny))
+    tiny = tiny_team(work / "tiny-team") if options.smoke else []
+    run(Study(name, config, work, options.data, options.out, tiny))

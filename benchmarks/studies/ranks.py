@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field
 
 from agentrt.config.strict import PositiveInt, Text
 from benchmarks.studies.harness import Study, main, slug
-from benchmarks.studies.trained import TrainedConfig, drift_args, train_team, training
+from benchmarks.studies.trained import TrainedConfig, drift, train_team, training
 
 
 class RanksConfig(TrainedConfig):
@@ -27,14 +28,16 @@ def run(study: Study[RanksConfig]) -> None:
     plan = ["--benchmark", config.benchmark, "--limit", str(config.limit), "--concurrency", str(config.concurrency)]
     if config.eval_questions is not None:
         plan += ["--data", str(study.path(config.eval_questions)), "--corpus", str(study.path(config.corpus or ""))]
+
+    def answered(rank: int, scheme: str) -> dict[str, Any]:
+        adapters = train_team(study, f"r{rank}", rank=rank)
+        return study.evaluate(f"r{rank}/eval/{slug(scheme)}", [*adapters, *plan, "--scheme", scheme])
+
     for rank in config.ranks:
-        place = f"r{rank}"
-        adapters = train_team(study, place, rank=rank)
-        study.measure(f"r{rank} drift", study.drift, place, config.schemes, [*adapters, *drift_args(study)])
-        study.measure(f"r{rank} training", training, study, place)
+        study.measure(f"r{rank} drift", drift, study, f"r{rank}", rank=rank)
+        study.measure(f"r{rank} training", training, study, f"r{rank}", rank=rank)
         for scheme in config.evaluated:
-            args = [*adapters, *plan, "--scheme", scheme]
-            study.measure(f"r{rank} {scheme}", study.evaluate, f"{place}/eval/{slug(scheme)}", args)
+            study.measure(f"r{rank} {scheme}", answered, rank, scheme)
 
 
 def start(argv: Sequence[str] | None = None) -> None:

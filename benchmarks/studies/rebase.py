@@ -5,13 +5,12 @@ trained at each learning rate: `python -m benchmarks.studies.rebase --data DIR`.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import Field
 
 from agentrt.config.strict import PositiveFloat, Text
 from benchmarks.studies.harness import Study, main
-from benchmarks.studies.trained import TrainedConfig, drift_args, train_team, training
+from benchmarks.studies.trained import TrainedConfig, drift, drift_args, training
 
 
 class RebaseConfig(TrainedConfig):
@@ -20,16 +19,11 @@ class RebaseConfig(TrainedConfig):
 
 
 def run(study: Study[RebaseConfig]) -> None:
-    config, samples = study.config, drift_args(study)
-    study.measure("variants", study.drift, "variants", config.variants, samples)
-
-    def at(rate: float) -> dict[str, Any]:
-        place = f"lr{rate:g}"
-        return study.drift(place, config.schemes, [*train_team(study, place, lr=rate), *samples])
-
+    config = study.config
+    study.measure("variants", study.drift, "variants", config.variants, drift_args(study))
     for rate in config.rates:
-        study.measure(f"lr {rate:g}", at, rate)
-        study.measure(f"lr {rate:g} training", training, study, f"lr{rate:g}")
+        study.measure(f"lr {rate:g}", drift, study, f"lr{rate:g}", lr=rate)
+        study.measure(f"lr {rate:g} training", training, study, f"lr{rate:g}", lr=rate)
 
 
 def start(argv: Sequence[str] | None = None) -> None:

@@ -5,7 +5,6 @@ first scheme.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -57,8 +56,9 @@ def adapters_off(study: Study[SchemesConfig], benchmark: BenchmarkConfig) -> lis
     return [word for role in team.adapters() for word in ("--set", f"roles.{role}.adapter=none")]
 
 
-def compared(folders: Sequence[str], out: Path) -> dict[str, Any]:
-    return to_record(compare(load_runs(folders, out)))
+def compared(study: Study[SchemesConfig], places: Sequence[str]) -> dict[str, Any]:
+    folders = [str(study.evaluation(place)) for place in places]
+    return to_record(compare(load_runs(folders, study.work)))
 
 
 def run(study: Study[SchemesConfig]) -> None:
@@ -72,8 +72,7 @@ def run(study: Study[SchemesConfig]) -> None:
             asked = {**off, **asked}  # the cheapest question first: whether training did anything
         for each, words in asked.items():
             study.measure(f"{benchmark.name} {each}", study.evaluate, places[each], words)
-        folders = [str(study.evaluation(place)) for place in places.values()]
-        study.measure(f"{benchmark.name} compared", compared, folders, study.work)
+        study.measure(f"{benchmark.name} compared", compared, study, list(places.values()))
 
 
 def start(argv: Sequence[str] | None = None) -> None:

@@ -11,8 +11,8 @@ from benchmarks.studies.harness import Study, StudyConfig, command
 
 class TrainedConfig(StudyConfig):
     """`passes`, `lr` and `jobs` as `agentrt train` takes them. Files are relative to --data; without them the mini
-    benchmark's are used. `schemes` are held against non_shared on `trajectories` gold trajectories of held-out
-    questions."""
+    benchmark's are used. `schemes` are held against non_shared on the gold trajectories of the first `trajectories`
+    questions of `eval_questions`; those that have none are left out."""
 
     roles: tuple[Text, ...] = ("plan", "action", "reflect")
     train_questions: Text | None = None
@@ -43,10 +43,17 @@ def train_team(study: Study[Config], place: str, *, rank: int = 8, lr: float | N
     return [word for role, folder in folders.items() for word in ("--set", f"roles.{role}.adapter={folder}")]
 
 
-def training(study: Study[Config], place: str) -> dict[str, Any]:
+def training(study: Study[Config], place: str, *, rank: int = 8, lr: float | None = None) -> dict[str, Any]:
     """By role, what training came to in `work / place`: `result` of the adapters' cards."""
+    train_team(study, place, rank=rank, lr=lr)
     cards = {role: study.work / place / "adapters" / role / "card.json" for role in study.config.roles}
     return {role: json.loads(card.read_text(encoding="utf-8"))["result"] for role, card in cards.items()}
+
+
+def drift(study: Study[Config], place: str, *, rank: int = 8, lr: float | None = None) -> dict[str, Any]:
+    """Every scheme's divergence on the team of `work / place`."""
+    adapters = train_team(study, place, rank=rank, lr=lr)
+    return study.drift(place, study.config.schemes, [*adapters, *drift_args(study)])
 
 
 def drift_args(study: Study[Config]) -> list[str]:

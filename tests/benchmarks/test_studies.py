@@ -1,6 +1,7 @@
 """Every study runs whole on a tiny model, says where its rows come from, and goes on where it was stopped."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentrt.errors import UsageError
-from benchmarks.studies import boundary, drift, ranks, rebase, schemes
+from benchmarks.studies import boundary, drift, harness, ranks, rebase, schemes
 from benchmarks.studies.harness import CONFIGS
 
 Start = Callable[[Sequence[str]], None]
@@ -50,6 +51,33 @@ def test_a_study_runs_whole_and_goes_on(name: str, tmp_path: Path, monkeypatch: 
     again = run(name, tmp_path)["rows"]
     assert {key: again[key] for key in others} == stored["rows"], "what was there is kept as it was"
     assert first in again
+    shutil.rmtree(tmp_path / "work")
+    assert run(name, tmp_path)["rows"] == again, "a whole study needs nothing of its work"
+
+
+def test_a_row_says_who_began_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(harness, "describe", lambda: {"commit": "old"})
+        patched.setattr(harness.Study, "drift", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run("drift", tmp_path)
+    monkeypatch.setattr(harness, "describe", lambda: {"commit": "new"})
+    monkeypatch.setattr(harness.Study, "drift", lambda *_: {"event": "drift"})
+    row = run("drift", tmp_path)["rows"]["mini"]
+    assert (row["origin"], row["begun"]) == ({"commit": "new"}, {"commit": "old"})
+
+
+def test_an_adapter_trained_under_another_config_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boundary, "sweep", lambda *_: {})
+    run("boundary", tmp_path)
+    note = tmp_path / "work" / "seed0" / "made_of.json"
+    note.write_text(note.read_text().replace('"passes": 0.5', '"passes": 5.0'))
+    (tmp_path / "out.json").unlink()
+    with pytest.raises(UsageError, match="seed0: its adapter was trained under another config; name another --work"):
+        run("boundary", tmp_path)
 
 
 def test_the_boundary_sweep_has_its_controls(tmp_path: Path) -> None:
