@@ -131,7 +131,7 @@ def train(
     output = Output(as_json=as_json, quiet=quiet)
     resolved = resolve_settings({"team": team, "scheme": scheme, "seed": seed, "offline": offline}, sets)
     chosen, crew = resolved.settings, with_retry(resolved.load_team(need_adapters=False))
-    wanted, place = chosen_roles(crew, roles), adapters or out / "adapters"
+    wanted, place = chosen_roles(crew, roles) if roles or not derive_only else [], adapters or out / "adapters"
     if place.resolve() == out.resolve():
         raise UsageError(f"--adapters {place}: logs and checkpoints go there; give the adapters a folder of their own")
     letters = tuple(f"{letter.lower()}_proj" for letter in targets.value)

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agentrt.config.flow import Emits
+from agentrt.config.flow import CHOOSES, Emits
 from agentrt.config.team import Team
-from agentrt.errors import UsageError
+from agentrt.errors import ConfigError, UsageError
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.ports import Tokenizer
 from agentrt.testing import ScriptedEngine, ScriptError
 from agentrt.training.examples import Recorded
 from agentrt.training.lesson_policy import LessonPolicy
 from agentrt.training.policy import GoldPolicy
-from agentrt.training.record import field_limits, record
+from agentrt.training.record import FieldLimits, own_paths, record
 from agentrt.training.sources import LessonQuestion, Skipped, TaughtQuestion
 from agentrt.training.teacher import Detour, PolicyStuckError, Senses, Teacher
 from agentrt_tools.corpus import OfflineCorpus, open_corpus
@@ -47,8 +47,8 @@ def derive(
     """Trajectories of `questions`, up to `variants` of each, in their order; deterministic in `seed`.
 
     After a wrong answer plan tries again where the team's flow leads back to it (see `agentrt.training.retry`).
-    Raises UsageError if the team is not one that teachers know how to play: its first role node writes thoughts, and
-    it has the actions Search, Retrieve and Finish.
+    Raises UsageError if the team is not one that teachers know how to play: it has the actions Search,
+    Retrieve and Finish, and begins with a thought.
     """
     _check(team)
     school = _School(team, tokenizer, open_corpus(corpus), seed)
@@ -65,11 +65,15 @@ class _School:
         self._team = team
         self._corpus = corpus
         self._seed = seed
-        self._judges = _judges(team)
-        self._limits = field_limits(team)
+        nodes = team.flow.role_nodes().values()
+        self._judges = {node.role for node in nodes if node.emits == "verdict"}
+        self._planners = {node.role for node in nodes if node.emits in CHOOSES}
+        self._limits = FieldLimits(team)
+        self._writer = ""
+        self._paths = own_paths(team)
         self._teacher: Teacher | None = None
         self.engine = ScriptedEngine(
-            self._write, tokenizer=tokenizer, dialect=team.dialect, adapter_names=tuple(team.adapters())
+            self._write, tokenizer=tokenizer, dialect=team.dialect, adapter_names=tuple(self._paths)
         )
 
     def play(self, runtime: Runtime, question: TaughtQuestion, detour: Detour, variant: int) -> Derived:
@@ -77,7 +81,7 @@ class _School:
         self.engine.sessions.clear()
         name = f"{question.id}/{variant}-{detour}"
         try:
-            result = runtime.run(question.question)
+            result = runtime.run(question.question, adapters=self._paths)
         except PolicyStuckError as error:
             return Derived(None, Skipped(name, str(error), question.place))
         except ScriptError as error:
@@ -86,7 +90,7 @@ class _School:
         if result.status != "finished" or result.error or result.parse_failures:
             reason = result.error or f"its episode ended as {result.status}"
             return Derived(None, Skipped(name, reason, question.place))
-        return Derived(record(result, teacher.taught, name, question.id), None)
+        return Derived(record(self._team, result, teacher.taught, name, question.id), None)
 
     def _teacher_of(self, question: TaughtQuestion, detour: Detour, seed: int) -> Teacher:
         senses = Senses(self._corpus.mentions, self._fits)
@@ -94,9 +98,11 @@ class _School:
             return LessonPolicy(question, detour, senses, seed=seed)
         return GoldPolicy(question, detour, senses, seed=seed)
 
-    def _write(self, adapter: str, emits: Emits, so_far: str) -> str:
+    def _write(self, role: str, emits: Emits, so_far: str) -> str:
         assert self._teacher is not None
-        return self._teacher.write(emits, self._observations(), judging=adapter in self._judges)
+        self._writer = role
+        judging = role in self._judges and (role not in self._planners or self._teacher.answer_waits)
+        return self._teacher.write(emits, self._observations(), judging=judging)
 
     def _observations(self) -> list[str]:
         """All observations of the running episode, as the model reads them."""
@@ -110,7 +116,7 @@ class _School:
         return [text.partition(marker)[2].removesuffix(renderer.dialect.end) for text in texts]
 
     def _fits(self, emits: Emits, text: str) -> bool:
-        return len(self.engine.renderer.field(emits, text)) <= self._limits[emits]
+        return len(self.engine.renderer.field(emits, text)) <= self._limits.of(self._writer, emits)
 
 
 def _detours(question: TaughtQuestion, variants: int, seed: int) -> Sequence[Detour]:
@@ -125,14 +131,13 @@ def _detours(question: TaughtQuestion, variants: int, seed: int) -> Sequence[Det
     return drawn
 
 
-def _judges(team: Team) -> set[str]:
-    """Adapters of the roles that write verdicts."""
-    return {team.adapter_name(node.role) for node in team.flow.role_nodes().values() if node.emits == "verdict"}
-
-
 def _check(team: Team) -> None:
     if lacking := {"Search", "Retrieve", "Finish"} - set(team.flow.actions()):
         raise UsageError(
             f"{team.source}: --derive teaches teams that search and read, and this one offers no "
             f"{', '.join(sorted(lacking))}; train it from recorded trajectories instead"
         )
+    begins = team.flow.role_nodes()[team.flow.start].emits
+    if begins != "thought":
+        message = f"--derive teaches teams that begin with a thought, and this one begins with {begins}; train it from "
+        raise ConfigError([team.problem(("flow", "start"), f"{message}recorded trajectories (--trajectories) instead")])

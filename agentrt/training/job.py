@@ -157,6 +157,6 @@ def read_facts(out: Path) -> dict[str, Any]:
 def _of_the_text(team: Team) -> dict[str, Any]:
     """What of a team decides the tokens of its episodes."""
     values = team.values()
-    roles = {name: {key: role[key] for key in role if key != "adapter"} for name, role in values["roles"].items()}
+    roles = {name: {**role, "adapter": team.adapter_name(name)} for name, role in values["roles"].items()}
     named = ("dialect", "preamble", "tools", "flow", "limits")
     return {"base": team.base.model, "roles": roles, **{name: values.get(name) for name in named}}

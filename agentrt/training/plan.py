@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from agentrt.config.team import Team
-from agentrt.errors import ConfigError, UsageError
+from agentrt.errors import ConfigError, Problem, UsageError
 from agentrt.model.trainable import LoraSettings
 from agentrt.schemes.make import make_scheme
 from agentrt.training.parallel import share_threads
@@ -18,12 +18,25 @@ the role that starts the flow, which must then be trained before the others."""
 
 
 def chosen_roles(team: Team, wanted: Sequence[str]) -> list[str]:
-    """`wanted`, or all roles with an adapter; the one that starts the flow first. Raises UsageError for others."""
+    """`wanted`, or all roles with an adapter; the one that starts the flow first.
+
+    Raises UsageError for a role that the team has not, ConfigError (file:line) where one of `wanted`, or every role,
+    has no adapter to train.
+    """
     adapters, first = team.adapters(), first_role(team)
-    if unknown := [role for role in wanted if role not in adapters]:
-        known = ", ".join(adapters) or "none"
-        raise UsageError(f"--role: the team has no adapter for {', '.join(unknown)}; it has: {known}")
+    if unknown := [role for role in wanted if role not in team.roles]:
+        raise UsageError(f"--role: the team has no role {', '.join(unknown)}; it has: {', '.join(team.roles)}")
+    if lacking := [role for role in wanted or ([] if adapters else team.roles) if role not in adapters]:
+        raise ConfigError([_nothing_to_train(team, role) for role in lacking])
     return sorted(dict.fromkeys(wanted or adapters), key=lambda role: role != first)
+
+
+def _nothing_to_train(team: Team, role: str) -> Problem:
+    return team.problem(
+        ("roles", role, "adapter"),
+        f"{role} has no adapter to train: name a folder in place of none, as `adapter: adapters/{role}`, and train "
+        f"with --adapters {team.root / 'adapters'}",
+    )
 
 
 def first_role(team: Team) -> str:

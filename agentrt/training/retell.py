@@ -17,7 +17,7 @@ from agentrt.runtime.options import CancelToken
 from agentrt.runtime.ports import Tokenizer
 from agentrt.testing import ScriptedEngine, ScriptError
 from agentrt.training.examples import Recorded
-from agentrt.training.record import field_limits, record
+from agentrt.training.record import FieldLimits, own_paths, record
 from agentrt.training.sources import Skipped
 from agentrt.training.told import Told, ToldField, UntellableError
 from agentrt_tools import Json, ToolResult
@@ -32,7 +32,7 @@ class Retelling:
     def __init__(self, team: Team, tokenizer: Tokenizer) -> None:
         self._team = team
         self._actions = team.flow.actions()
-        self._limits = field_limits(team)
+        self._limits, self._paths = FieldLimits(team), own_paths(team)
         self._left: deque[ToldField] = deque()
         self.titles: tuple[str, ...] = ()
         """What the running episode takes as arguments: the file does not say which titles a tool named, and of these
@@ -41,7 +41,7 @@ class Retelling:
         self._over = CancelToken()
         self._fault = ""
         self._engine = ScriptedEngine(
-            self._write, tokenizer=tokenizer, dialect=team.dialect, adapter_names=tuple(team.adapters())
+            self._write, tokenizer=tokenizer, dialect=team.dialect, adapter_names=tuple(self._paths)
         )
         tools = {name: _ToldTool(name, self) for name in team.tools}
         self._runtime = Runtime(team, engine=self._engine, tools=tools)
@@ -59,7 +59,7 @@ class Retelling:
         self._over, self._fault = CancelToken(), ""
         self._engine.sessions.clear()
         try:
-            result = self._runtime.run(told.question, cancel=self._over)
+            result = self._runtime.run(told.question, cancel=self._over, adapters=self._paths)
             if self._left:
                 raise UntellableError(f"the team's episode ends before the file's {_shown(self._left[0])}")
         except UntellableError as error:
@@ -72,7 +72,7 @@ class Retelling:
             return Skipped(told.id, result.error or f"its episode ended as {result.status}", told.place)
         if not any(self._taught):
             return Skipped(told.id, "nothing of it is to be learnt", told.place)
-        return _up_to_last_field(record(result, self._taught, told.id, told.question_id))
+        return _up_to_last_field(record(self._team, result, self._taught, told.id, told.question_id))
 
     def observe(self) -> str:
         """What the file says a tool answered; empty at its end, or where it says something else."""
@@ -83,7 +83,7 @@ class Retelling:
             return ""
         return self._left.popleft().text
 
-    def _write(self, adapter: str, emits: Emits, so_far: str) -> str:
+    def _write(self, role: str, emits: Emits, so_far: str) -> str:
         if self._fault:
             raise UntellableError(self._fault)
         if not self._left:
@@ -92,14 +92,15 @@ class Retelling:
         told = self._left.popleft()
         if told.kind != emits:
             raise UntellableError(f"the team has its {emits} where the file has its {_shown(told)}")
-        if told.role and adapter and told.role != adapter:
-            raise UntellableError(f"the team's {adapter} writes what the file gives to {told.role}: {told.text!r}")
+        if told.role and told.role != role:
+            raise UntellableError(f"the team's {role} writes what the file gives to {told.role}: {told.text!r}")
         if not told.text:
             raise UntellableError(f"its {emits} is empty")
         if emits in CHOOSES and (name := told.text.partition(self._team.dialect.open)[0]) not in self._actions:
             raise UntellableError(f"the team has no such action: {name!r}")
-        if len(self._engine.renderer.field(emits, told.text)) > self._limits[emits]:
-            raise UntellableError(f"its {emits} is longer than the team's {self._limits[emits]} tokens: {told.text!r}")
+        limit = self._limits.of(role, emits)
+        if len(self._engine.renderer.field(emits, told.text)) > limit:
+            raise UntellableError(f"its {emits} is longer than the {limit} tokens that {role} may write: {told.text!r}")
         self._taught.append(told.taught)
         return told.text
 

@@ -155,7 +155,10 @@ def _examples(recorded: Sequence[Recorded], job: RoleJob) -> list[Example]:
     else:
         examples = [each for one in recorded if (each := role_example(one, job.role)) is not None]
     if not examples:
-        raise DataError(f"no trajectory holds a field of the role {job.role!r}")
+        raise DataError(
+            f"no trajectory in {job.out / 'data'} holds a field of the role {job.role!r} that it is to learn; derive "
+            "them anew, with the team as it is now, or give episodes in which the role writes"
+        )
     return examples
 
 

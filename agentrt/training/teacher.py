@@ -62,16 +62,21 @@ class Teacher(ABC):
         self._answered: list[str] = []
         self.taught: list[bool] = []
         """One entry per field written so far."""
+        self.answer_waits = False
+        """Whether the last answer has had no verdict yet."""
 
     def write(self, emits: Emits, observations: Sequence[str], *, judging: bool) -> str:
-        """The next field. `observations` are all of the episode so far, as shown; `judging` is reflect's turn.
+        """The next field. `observations` are all of the episode so far, as shown; `judging`: by the role that judges.
 
         Raises PolicyStuckError.
         """
         self._read(observations)
         if judging:
+            if not self._answered:
+                raise PolicyStuckError("its team judges before there is an answer")
             self.taught.append(True)
             if emits == "verdict":
+                self.answer_waits = False
                 return "right" if self._right() else "wrong"
             return self._judgement()
         if emits == "thought":
@@ -84,6 +89,7 @@ class Teacher(ABC):
             return self._move.action
         if self._move.action == "Finish":
             self._answered.append(self._move.argument)
+            self.answer_waits = True
         return self._move.argument
 
     @abstractmethod

@@ -13,8 +13,16 @@ def test_without_data_it_says_how_to_derive_some(cli: Any) -> None:
 def test_an_unknown_role_is_named_with_those_there_are(cli: Any) -> None:
     result = cli("train", "--role", "critic")
     assert result.exit_code == 2
-    assert "no adapter for critic" in result.stderr
+    assert "the team has no role critic" in result.stderr
     assert "plan, action, reflect" in result.stderr
+
+
+def test_the_starting_team_is_told_where_its_adapters_would_go(cli: Any, tmp_path: Path) -> None:
+    assert cli("roles", "init", "mine").exit_code == 0
+    for way in (["--derive"], ["--trajectories", "mine/team.yaml"]):
+        result = cli("train", "--team", "mine/team.yaml", *way)
+        assert result.exit_code == 2
+        assert "plan has no adapter to train: name a folder" in result.stderr.replace("\n", " ")
 
 
 def test_questions_need_their_corpus(cli: Any, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentrt.builtin import agents_dir, configs_dir
-from agentrt.errors import DataError, UsageError
+from agentrt.config.team import Override, Team
+from agentrt.errors import ConfigError, DataError, UsageError
 from agentrt.runtime.dialect import Renderer
 from agentrt.training.derive import derive
 from agentrt.training.examples import Recorded, role_example
@@ -128,6 +129,41 @@ def test_derivation_is_deterministic_and_the_seed_changes_it(questions: list[Gol
     ]
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
+
+
+def test_a_team_whose_roles_share_a_path_is_taught_the_same(questions: list[GoldQuestion]) -> None:
+    adapters = [Override(("roles", role, "adapter"), role, "the test") for role in ("plan", "action", "reflect")]
+    starter = configs_dir() / "starter" / "team.yaml"
+    none, some, all_ = (
+        [one.recorded for one in derive(team, WORDS, questions[:3], ARTICLES, variants=2) if one.recorded is not None]
+        for team in (Team.load(starter, overrides=adapters[:at], need_adapters=False) for at in (0, 1, 3))
+    )
+    assert none
+    assert [one.token_ids for one in none] == [one.token_ids for one in some] == [one.token_ids for one in all_]
+    assert [role_example(one, "plan") for one in some] == [role_example(one, "plan") for one in all_]
+    assert {span.author for one in none for span in one.fields} == {""}
+    assert {span.author for one in some for span in one.fields} == {"", "plan"}
+
+
+def test_one_role_that_plans_and_judges_is_taught_both(questions: list[GoldQuestion], tmp_path: Path) -> None:
+    text = (configs_dir() / "starter" / "team.yaml").read_text()
+    for role in ("plan", "action", "reflect"):
+        text = text.replace(f"role: {role}", "role: agent")
+    head, _, rest = text.partition("roles:\n")
+    agent = "roles:\n  agent: {adapter: none, sampling: {max_new_tokens: 48}}\n\n"
+    (tmp_path / "team.yaml").write_text(f"{head}{agent}{rest[rest.index('tools:') :]}")
+    alone = derive(with_retry(Team.load(tmp_path / "team.yaml")), WORDS, questions[:3], ARTICLES, variants=4)
+    three = derive(with_retry(Team.load(configs_dir() / "starter")), WORDS, questions[:3], ARTICLES, variants=4)
+    texts = [[one.recorded.token_ids if one.recorded else one.skipped for one in each] for each in (alone, three)]
+    assert texts[0] == texts[1]
+
+
+def test_a_team_that_does_not_begin_with_a_thought_is_refused(tmp_path: Path) -> None:
+    text = (configs_dir() / "starter" / "team.yaml").read_text().replace("start: think", "start: decide")
+    (tmp_path / "team.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="begins with action; train it from") as caught:
+        next(derive(Team.load(tmp_path / "team.yaml"), WORDS, [], ARTICLES))
+    assert caught.value.problems[0].line == 23
 
 
 def test_a_question_that_cannot_be_played_is_skipped_with_its_reason(questions: list[GoldQuestion]) -> None:

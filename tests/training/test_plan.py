@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from agentrt.builtin import configs_dir
 from agentrt.config.team import Override, Team
 from agentrt.errors import ConfigError, UsageError
 from agentrt.model.trainable import LoraSettings
@@ -77,8 +78,21 @@ def test_roles_are_known_and_the_first_comes_first() -> None:
     team = Team.load("search", need_adapters=False)
     assert chosen_roles(team, ["reflect", "plan"]) == ["plan", "reflect"]
     assert chosen_roles(team, []) == ROLES
-    with pytest.raises(UsageError, match=r"no adapter for critic; it has: plan, action, reflect"):
+    with pytest.raises(UsageError, match=r"no role critic; it has: plan, action, reflect"):
         chosen_roles(team, ["critic"])
+
+
+def test_roles_without_an_adapter_are_named_with_the_line_and_the_fix() -> None:
+    starter = configs_dir() / "starter" / "team.yaml"
+    with pytest.raises(ConfigError) as caught:
+        chosen_roles(Team.load(starter), [])
+    assert [problem.message.split()[0] for problem in caught.value.problems] == ROLES
+    assert [problem.line for problem in caught.value.problems] == [14, 15, 16]
+    assert "`adapter: adapters/plan`, and train with --adapters" in caught.value.problems[0].message
+    mixed = Team.load(starter, overrides=[Override(("roles", "plan", "adapter"), "p", "me")], need_adapters=False)
+    assert chosen_roles(mixed, []) == ["plan"], "none is a choice where others have one"
+    with pytest.raises(ConfigError, match="reflect has no adapter to train"):
+        chosen_roles(mixed, ["plan", "reflect"])
 
 
 @pytest.mark.parametrize(

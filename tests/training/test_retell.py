@@ -27,7 +27,7 @@ preamble: Answer.
 roles:
   plan: {adapter: plan, sampling: {max_new_tokens: 60}}
   action: {adapter: action, sampling: {max_new_tokens: 40}}
-  reflect: {adapter: reflect, sampling: {max_new_tokens: 60}}
+  reflect: {adapter: reflect, sampling: {max_new_tokens: 40}}
 tools: {Search: {use: offline.search}}
 flow:
   start: think
@@ -119,7 +119,8 @@ def change(turn: int, **values: Any) -> Callable[[], dict[str, Any]]:
     [
         (change(0, action="BingSearch"), "the team has no such action: 'BingSearch'"),
         (change(0, thought=""), "its thought is empty"),
-        (change(0, thought="x" * 80), "its thought is longer than the team's 60 tokens"),
+        (change(0, thought="x" * 80), "its thought is longer than the 60 tokens that plan may write: 'xxx"),
+        (change(4, thought="x" * 45), "its thought is longer than the 40 tokens that reflect may write"),
         (change(0, role="critic"), "the team has no role that writes: 'critic'"),
         (change(1, observation=""), "no observation stands before the file's thought: 'It says so.'"),
         (change(1, well_formed=False, action_text="Search Bonn"), "an action is not well formed: 'Search Bonn'"),
@@ -149,6 +150,11 @@ def test_a_row_that_cannot_be_used_is_named_and_the_rest_is_used(
     assert skipped["reason"].startswith(reason)
     assert (facts["trajectories"], facts["episodes"], sum(facts["skipped"].values())) == (2, 3, 1)
     assert [each.id for each in load_data(tmp_path / "out")[0]] == ["e", "f"]
+
+
+def test_a_field_is_held_to_the_limit_of_the_role_that_writes_it(team: Team, tmp_path: Path) -> None:
+    path = write(tmp_path / "t.jsonl", [change(0, thought="x" * 50)()])
+    assert derive_data(team, ByteTokenizer(), [], tmp_path, told=[ToldFile(path)])["skipped"] == {}
 
 
 def test_pairs_teach_the_output_alone_with_the_tokens_of_the_runtime(team: Team, tmp_path: Path) -> None:
