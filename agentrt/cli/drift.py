@@ -58,10 +58,15 @@ def drift(
     Sample trajectories are forced through the model under every scheme: KL of the next-token distributions against
     non_shared, by role, and PReCache's figures of each handover. Nothing is sampled. The last line says what follows.
     """
+    from agentrt.errors import UsageError
     from agentrt.evaluate.figures import require_matplotlib
 
     if plot is not None:
         require_matplotlib()
+    if out is not None:
+        if out.is_dir():
+            raise UsageError(f"--out {out}: a folder; name a file, {out / 'drift.json'}")
+        out.parent.mkdir(parents=True, exist_ok=True)
     named = SampleFiles(trajectories, questions, corpus)
     named.check()
     flags = {"team": team, "seed": seed, "offline": offline, "device": device, "threads": threads}
@@ -75,6 +80,7 @@ def drift(
     from agentrt.cli.backbone import load_backbone
     from agentrt.evaluate.drift.job import run_drift
     from agentrt.evaluate.drift.result import declare_drift, draw, to_record
+    from agentrt.evaluate.lines import replace_file
     from agentrt.model.progress import progress_bar
 
     output = Output(as_json=as_json, quiet=quiet)
@@ -86,8 +92,7 @@ def drift(
     record = to_record(found, declare_drift(backbone, loaded, settings.seed))
     output.record(record)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        replace_file(out, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
     for each in found.left_out:
         output.say(f"left out {each.label}: {each.reason}")
     _show(output, found, record)

@@ -42,7 +42,10 @@ def evaluate(
         typer.Option("--sampling", metavar="PRESET", help="How all roles draw: greedy, autoact or lragent (papers)."),
     ] = None,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", help="Episodes at once on one engine. Changes no result in fp32.")
+        int,
+        typer.Option(
+            "--concurrency", help="Episodes at once on one engine. Changes no result in fp32, time limits aside."
+        ),
     ] = 4,
     max_failed: Annotated[
         float, typer.Option("--max-failed", metavar="SHARE", help="Of episodes that may break before exit code 6.")
@@ -108,37 +111,42 @@ def evaluate(
     with open_runtime(loaded, settings, shipped_corpus(benchmark, data), cassettes, out=None) as runtime:
         out.say(f"loading {loaded.base.model} with {len(loaded.adapters())} adapters", style="dim")
         declared = declare_engine(runtime.engine)  # a model that cannot be loaded leaves no folder behind
-        identity = plan.identity(loaded, str(runtime.scheme), declared)
+        identity = plan.identity(loaded, str(runtime.scheme), declared, runtime.resources)
         eval_id = resume or new_run_id()
         path = Path(settings.out) / eval_id
-        folder = EvalFolder.resume(path, identity) if resume else EvalFolder.create(path, identity)
-        out.say(f"evaluation {eval_id}: {len(plan.episodes())} episodes, {len(folder.rows)} done", style="dim")
+        made_by = plan.made_by(declared)
+        with EvalFolder.resume(path, identity) if resume else EvalFolder.create(path, identity, made_by) as folder:
+            out.say(f"evaluation {eval_id}: {len(plan.episodes())} episodes, {len(folder.rows)} done", style="dim")
 
-        def emit(row: EpisodeRow) -> None:
-            folder.add(row)
-            out.raw(row.model_dump_json())
-            if verbose:
-                verdict = "right" if row.correct else "wrong"
-                out.say(f"{row.id}: {verdict}, {row.status}, {row.prediction!r} for {row.letter or row.answer!r}")
+            def emit(row: EpisodeRow) -> None:
+                folder.add(row)
+                out.raw(row.model_dump_json())
+                if verbose:
+                    verdict = "right" if row.correct else "wrong"
+                    out.say(f"{row.id}: {verdict}, {row.status}, {row.prediction!r} for {row.letter or row.answer!r}")
 
-        try:
-            with progress_bar(quiet=quiet) as bar:
-                done = {row.key for row in folder.rows}
-                run_episodes(runtime, plan, emit, done=done, report=bar)
-        except KeyboardInterrupt as stop:
-            done_now = f"{len(folder.rows)} episodes are in {path}"
-            raise type(stop)(f"{done_now}; the same command with --resume {eval_id} goes on") from None
-    summary = {**summarise(benchmark, str(runtime.scheme), folder.rows), "run_id": eval_id, "seed": settings.seed}
-    folder.finish({**summary, "identity": identity, "declared": declared})
+            try:
+                with progress_bar(quiet=quiet) as bar:
+                    done = {row.key for row in folder.rows}
+                    run_episodes(runtime, plan, emit, done=done, report=bar)
+            except KeyboardInterrupt as stop:
+                done_now = f"{len(folder.rows)} episodes are in {path}"
+                raise type(stop)(f"{done_now}; the same command with --resume {eval_id} goes on") from None
+            summary = {
+                **summarise(benchmark, str(runtime.scheme), folder.rows),
+                "run_id": eval_id,
+                "seed": settings.seed,
+            }
+            folder.finish({**summary, "identity": identity, "made_by": made_by, "declared": declared})
     out.record(summary)
-    _show(out, summary)
+    _show(out, summary, concurrency)
     if ToolHealth.from_json(summary["tool_health"]).locked_out:
         raise typer.Exit(TOOLS_FAILED)
     if summary["failed"] > max_failed * summary["n"]:
         raise typer.Exit(ABOVE_THRESHOLD)
 
 
-def _show(out: Output, summary: dict[str, Any]) -> None:
+def _show(out: Output, summary: dict[str, Any], concurrency: int) -> None:
     metrics = list(summary["metrics"])
     rows = [
         (name or "-", found["n"], *(f"{found[key]:.3f}" for key in metrics))
@@ -158,6 +166,11 @@ def _show(out: Output, summary: dict[str, Any]) -> None:
     guess = dict(summary["baseline"])
     answer = guess.pop("letter", None) or repr(guess.pop("answer"))
     out.result(f"always answering {answer} would score {', '.join(f'{name} {v:.3f}' for name, v in guess.items())}")
+    if summary["status"].get("limit:time") and concurrency > 1:
+        out.result(
+            "episodes side by side wait for each other, and some ran into limits.time_s: try --concurrency 1, or "
+            "--set limits.time_s=3600"
+        )
     ends = ", ".join(f"{count} {status}" for status, count in summary["status"].items())
     hit = f"{summary['limit_share']:.1%} hit a limit"
     out.result(f"{summary['n']} episodes of {summary['questions']} questions ended as: {ends}; {hit}")

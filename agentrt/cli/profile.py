@@ -67,6 +67,7 @@ def profile(
     check_share(share)
     probed_schemes(schemes)  # what is misspelled is refused before a model is loaded
     from agentrt.cli.backbone import load_backbone
+    from agentrt.evaluate.forced import check_samples
     from agentrt.evaluate.ridge import fit_ridge, write_ridge
     from agentrt.model.progress import progress_bar
     from agentrt.schemes.layer_file import write_layer_file
@@ -78,6 +79,7 @@ def profile(
         loaded = backbone.load_adapters(folders)
         out.mkdir(parents=True, exist_ok=True)
         if ridge:
+            check_samples(samples, loaded, backbone)
             maps = out / "ridge.safetensors"
             fit = fit_ridge(backbone, loaded, [sample.token_ids for sample in samples])
             write_ridge(maps, fit, backbone, loaded)

@@ -3,7 +3,6 @@
 A row of such a file is one episode with `turns`; a turn has a role, an action, and its input or its raw text.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 from agentrt.config.sections import DialectConfig
 from agentrt.errors import DataError
+from agentrt.questions.rows import read_rows
 from agentrt.runtime.actions import NO_ACTION, PARSERS, Action
 
 
@@ -66,16 +66,13 @@ def action_texts(turns: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _turns(path: Path) -> Iterator[list[dict[str, Any]]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
-    for number, line in enumerate(lines, 1):
+    for row in read_rows(path):
+        value = row.value if isinstance(row.value, dict) else {}
         try:
-            turns = json.loads(line)["turns"]
+            turns = value["turns"]
             for turn in turns:
                 _ = turn["role"], turn["action"], turn["action_input"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:
             expected = '{"turns": [{"role": "plan", "action": "…", "action_input": "…"}]}'
-            raise DataError(f"{path}:{number}: not a trajectory ({error}); expected {expected}") from None
+            raise DataError(f"{row.place}: not a trajectory ({error}); expected {expected}") from None
         yield turns

@@ -67,15 +67,16 @@ def choice_letter(prediction: str, choices: Sequence[str]) -> str | None:
     """The letter that a prediction names, or None.
 
     Read are a letter ("B", "(b)", "B."), a letter before its text ("(B) mice", "B. mice"), or the text of exactly one
-    choice, but for case, blanks and a final full stop. "A bat" is text, not the letter A.
+    choice as it stands, else but for case, blanks and a final full stop. "A bat" is text, not the letter A.
     """
     text = prediction.strip()
     letters = LETTERS[: len(choices)]
     if (bare := _BARE_LETTER.fullmatch(text)) and (letter := bare[1].upper()) in letters:
         return letter
-    same = [letter for letter, choice in zip(letters, choices, strict=True) if _plain(choice) == _plain(text)]
-    if len(same) == 1:
-        return same[0]
+    for read in (str.strip, _plain):  # two choices may differ in nothing but case
+        same = [letter for letter, choice in zip(letters, choices, strict=True) if read(choice) == read(text)]
+        if len(same) == 1:
+            return same[0]
     if (led := _LETTER_AND_TEXT.fullmatch(text)) and (letter := (led[1] or led[2]).upper()) in letters:
         return letter
     return None

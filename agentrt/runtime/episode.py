@@ -92,7 +92,7 @@ class Runtime:
         self._budget = KVBudget(None, None) if kv_budget is None else KVBudget.parse(kv_budget)
         self._engine, self._owns_engine = engine, engine is None
         self._adapters = {name: Path(folder) for name, folder in (adapters or {}).items()}
-        self._resources = Resources(
+        self.resources = Resources(
             corpus=_absolute(corpus),
             corpus_sha256=corpus_hash(_absolute(corpus)),
             record=_absolute(record),
@@ -289,7 +289,7 @@ class Runtime:
             "base": self.team.base.model,
             "weights": dict(self.engine.weights),
             "saved_team": SavedTeam.of(self.team).model_dump(),
-            "resources": self._resources.model_dump(),
+            "resources": self.resources.model_dump(),
             "note": note,
         }
 

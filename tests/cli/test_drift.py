@@ -45,6 +45,15 @@ def test_json_has_one_object_and_people_get_tables_a_figure_and_a_sentence(
     assert people.stdout.rstrip().endswith(line["sentence"])
 
 
+def test_a_folder_to_write_into_is_refused_before_anything_is_measured(
+    cli: Any, model: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "here").mkdir()
+    result = cli("drift", *model, "--trajectories", "absent.jsonl", "--out", "here")
+    assert result.exit_code == 2
+    assert "--out here: a folder; name a file, here/drift.json" in result.stderr
+
+
 def test_other_adapters_of_the_same_roles_may_be_measured_and_rows_are_kept(
     cli: Any, model: list[str], tmp_path: Path
 ) -> None:

@@ -82,9 +82,22 @@ def test_an_interrupted_evaluation_names_its_id_and_goes_on(
     assert resumed.exit_code == 0, resumed.stderr
     assert len(resumed.stdout.splitlines()) == 2 + 1
     assert len(read_rows(folder)) == 4
-    other = cli(*tiny, "--limit", "3", "--resume", folder.name)
-    assert other.exit_code == 2
-    assert "resume with the same options" in other.stderr
+    (tmp_path / "c.jsonl").write_text('{"title": "Bonn", "sentences": ["Bonn lies on the Rhine."]}\n')
+    for changed in (["--limit", "3"], ["--limit", "4", "--corpus", "c.jsonl"]):
+        other = cli(*tiny, *changed, "--resume", folder.name)
+        assert other.exit_code == 2
+        assert "resume with the same options" in other.stderr
+
+
+def test_episodes_that_ran_out_of_time_side_by_side_are_pointed_out(cli: Any, tiny: list[str], tmp_path: Path) -> None:
+    short = [*tiny, "--limit", "2", "--set=limits.time_s=0.001"]
+    together, alone = (cli(*short, "--concurrency", str(number)) for number in (2, 1))
+    assert "2 limit:time" in together.stdout
+    assert "ran into limits.time_s: try --concurrency 1" in together.stdout
+    assert "2 limit:time" in alone.stdout
+    assert "limits.time_s" not in alone.stdout
+    headers = [json.loads(file.read_text()) for file in (tmp_path / "runs").glob("*/eval.json")]
+    assert sorted(header["concurrency"] for header in headers) == [1, 2]
 
 
 def test_a_sampling_preset_replaces_what_the_roles_say(cli: Any, tiny: list[str], tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """`agentrt profile`, on a tiny model in a folder."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import save
 
 from tests.cli.tiny_team import tiny_team, write_trajectories
 
@@ -41,8 +44,29 @@ def test_ridge_maps_are_fitted_and_served(cli: Any, model: list[str]) -> None:
     assert line["event"] == "ridge_fitted"
     assert line["tokens"] == 3 * 19
     assert set(line["gains"]) == {"plan", "action", "reflect"}
-    drift = cli("drift", *model, "--schemes", "ridge:fit/ridge.safetensors", "--json", "-q")
+    drift = cli("drift", *model, "--schemes", "ridge:fit/ridge.safetensors", "--json", "-q", "--rows", "rows.jsonl")
     assert drift.exit_code == 0, drift.stderr
+    maps = Path("fit/ridge.safetensors")
+    maps.write_bytes(ridge_of_another_seed(maps))
+    other = cli("drift", *model, "--schemes", "ridge:fit/ridge.safetensors", "-q", "--rows", "rows.jsonl")
+    assert other.exit_code == 2
+    assert "--rows rows.jsonl: its schemes is" in other.stderr
+
+
+def ridge_of_another_seed(file: Path) -> bytes:
+    """The maps with every number halved."""
+    with safe_open(file, "pt") as opened:
+        metadata, names = opened.metadata(), list(opened.keys())
+        return save({name: opened.get_tensor(name) / 2 for name in names}, metadata)
+
+
+def test_samples_of_another_tokenizer_are_refused_for_ridge_too(cli: Any, model: list[str], tmp_path: Path) -> None:
+    rows = (tmp_path / "t.jsonl").read_text()
+    (tmp_path / "t.jsonl").write_text(re.sub(r'"token_ids": \[\d+', '"token_ids": [99999', rows))
+    for flags in ([], ["--ridge"]):
+        result = cli("profile", *model, *flags, "--out", "fit")
+        assert result.exit_code == 2, result.stderr
+        assert "a token is outside the vocabulary" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,16 @@ def test_texts_and_repairs_are_counted(tmp_path: Path) -> None:
     assert counts.repairs == {"case": 1, "behind": 1, "none": 1}
 
 
+def test_a_row_ends_with_its_line_and_not_before(tmp_path: Path) -> None:
+    turns = [turn("reflect", "Finish", "", action_text="Finish[a\u2028b]")]
+    (tmp_path / "one.jsonl").write_text(json.dumps({"turns": turns}, ensure_ascii=False) + "\n", "utf-8")
+    assert count_file(tmp_path / "one.jsonl").texts == 1
+
+
 @pytest.mark.parametrize("row", ["[]", "{}", "x", '{"turns": [{"role": "plan"}]}', '{"turns": 3}'])
 def test_a_row_that_is_no_trajectory_is_named_with_its_line(tmp_path: Path, row: str) -> None:
     (tmp_path / "bad.jsonl").write_text('{"turns": []}\n' + row + "\n")
-    with pytest.raises(DataError, match=r"bad.jsonl:2: not a trajectory"):
+    with pytest.raises(DataError, match=r"bad.jsonl:2: not a (trajectory|JSON object)"):
         count_file(tmp_path / "bad.jsonl")
 
 

@@ -24,9 +24,9 @@ SCIENCE = tuple(load_questions("mini-science"))
 
 def write(folder: Path, scheme: str, rows: Iterable[EpisodeRow], **identity: Any) -> str:
     """An evaluation in `folder`, named by its scheme."""
-    made = EvalFolder.create(folder / scheme, {"benchmark": "mini", "scheme": scheme, **identity})
-    for each in rows:
-        made.add(each)
+    with EvalFolder.create(folder / scheme, {"benchmark": "mini", "scheme": scheme, **identity}) as made:
+        for each in rows:
+            made.add(each)
     return scheme
 
 
@@ -64,6 +64,15 @@ def test_differences_are_paired_by_question_whatever_the_order(tmp_path: Path) -
     assert record == to_record(compare(load_runs(names, tmp_path))), "seeded"
 
 
+def test_an_interval_is_of_pairs_not_of_two_samples(tmp_path: Path) -> None:
+    varied = [costly(row(each, "x"), tokens=100 + 50 * index) for index, each in enumerate(MINI[:12])]
+    shorter = [costly(row(each, "x"), tokens=93 + 50 * index) for index, each in enumerate(MINI[:12])]
+    names = [write(tmp_path, "a", varied), write(tmp_path, "b", shorter)]
+    (found,) = to_record(compare(load_runs(names, tmp_path)))["comparisons"]
+    tokens = found["differences"]["trajectory_tokens"]
+    assert (tokens["difference"], tokens["ci95"]) == (-7.0, [-7.0, -7.0]), "two samples vary by hundreds"
+
+
 def test_repeats_of_a_question_are_averaged_first(tmp_path: Path) -> None:
     ours = [*answered([True] * 4), *answered([False] * 4, repeat=1)]
     theirs = [*answered([True] * 4), *answered([False, False, True, True], repeat=1)]
@@ -93,9 +102,11 @@ def test_an_episode_that_broke_is_wrong_and_costs_nothing_that_is_known(tmp_path
 
 def test_what_else_differs_is_said_and_schemes_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("two", 2)):
-        EvalFolder.create(tmp_path / name, {"scheme": "s", "seed": seed, "dtype": "float32"}).add(row(MINI[0], "x"))
+        made_by = {"concurrency": seed, "threads": 2}
+        with EvalFolder.create(tmp_path / name, {"scheme": "s", "seed": seed, "dtype": "float32"}, made_by) as made:
+            made.add(row(MINI[0], "x"))
     found = compare(load_runs(["one", str(tmp_path / "two")], tmp_path))
-    assert found.differing == {"seed": [1, 2]}
+    assert found.differing == {"seed": [1, 2], "concurrency": [1, 2]}
     assert [run.label for run in found.runs] == ["s (one)", "s (two)"]
 
 
@@ -135,7 +146,7 @@ def test_what_is_no_finished_evaluation_is_refused_by_name(tmp_path: Path) -> No
     for other, kind, says in (
         ("absent", UsageError, "absent is no evaluation"),
         ("empty", UsageError, "empty has no finished episode yet"),
-        ("twice", DataError, rf"row 2 is question {MINI[0].id}, repeat 0 for the second time"),
+        ("twice", DataError, rf"episodes\.jsonl:2: question {MINI[0].id}, repeat 0 for the second time"),
         ("bad", DataError, r"episodes\.jsonl:1: not a row"),
         ("header", DataError, r"eval\.json: not JSON"),
         ("a", UsageError, "evaluation a is named twice"),

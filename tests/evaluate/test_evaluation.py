@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentrt.errors import DataError, EngineClosedError, UsageError
+from agentrt.errors import DataError, EngineClosedError, RunBusyError, UsageError
 from agentrt.evaluate.evaluation.folder import ROWS, EvalFolder, read_rows
 from agentrt.evaluate.evaluation.job import run_episodes
 from agentrt.evaluate.evaluation.plan import EvalPlan, Key, episode_seed, pick
@@ -18,6 +18,7 @@ from agentrt.evaluate.statistics import bootstrap_mean
 from agentrt.questions.datasets import load_questions
 from agentrt.questions.question import Question
 from agentrt.runtime.episode import Runtime
+from agentrt.runtime.saved import Resources
 from agentrt.testing import FakeTool, ScriptedEngine
 from agentrt_tools import ToolFailed
 from tests.crew import EVERY_SCHEME, may_search, short_team
@@ -211,10 +212,12 @@ def test_a_folder_goes_on_where_it_was_killed(open_runtime: OpenRuntime, tmp_pat
     runtime = open_runtime()
     plan = EvalPlan("mini", MINI[:4])
     identity = plan.identity(runtime.team, "pre_lr_shared", {})
-    folder = EvalFolder.create(tmp_path / "one", identity)
     whole = rows_of(runtime, plan)
-    for found in whole[:2]:
-        folder.add(found)
+    with EvalFolder.create(tmp_path / "one", identity) as folder:
+        for found in whole[:2]:
+            folder.add(found)
+        with pytest.raises(RunBusyError, match="somebody else"):
+            EvalFolder.resume(tmp_path / "one", identity)
     with (tmp_path / "one" / ROWS).open("a") as file:
         file.write(whole[2].model_dump_json()[:40])  # the line that was being written
 
@@ -224,27 +227,51 @@ def test_a_folder_goes_on_where_it_was_killed(open_runtime: OpenRuntime, tmp_pat
     stored = read_rows(tmp_path / "one")
     assert [same_part(found) for found in stored] == [same_part(found) for found in whole]
     resumed.finish({"n": 4})
+    resumed.close()
     assert json.loads((tmp_path / "one" / "summary.json").read_text()) == {"n": 4}
 
 
 def test_rows_of_another_evaluation_are_not_mixed_in(tmp_path: Path) -> None:
     team = short_team()
     identity = EvalPlan("mini", MINI[:4]).identity(team, "pre_lr_shared", {})
-    EvalFolder.create(tmp_path / "one", identity)
+    EvalFolder.create(tmp_path / "one", identity).close()
+    other_corpus, played = Resources(corpus_sha256="00"), Resources(cassette="/somewhere/tape")
     for other in (
         EvalPlan("mini", MINI[:3]).identity(team, "pre_lr_shared", {}),
         EvalPlan("mini", MINI[:4], seed=1).identity(team, "pre_lr_shared", {}),
         EvalPlan("mini", MINI[:4]).identity(team, "full_shared", {}),
         EvalPlan("mini", MINI[:4]).identity(short_team(max_steps=4), "pre_lr_shared", {}),
         EvalPlan("mini", MINI[:4]).identity(team, "pre_lr_shared", {"adapters": {"plan": {"hash": "00"}}}),
+        EvalPlan("mini", MINI[:4]).identity(team, "pre_lr_shared", {"options": {"layers": (1, 2)}}),
+        EvalPlan("mini", MINI[:4]).identity(team, "pre_lr_shared", {"maps_sha256": "00"}),
+        EvalPlan("mini", MINI[:4]).identity(team, "pre_lr_shared", {}, other_corpus),
+        EvalPlan("mini", MINI[:4]).identity(team, "pre_lr_shared", {}, played),
     ):
         with pytest.raises(UsageError, match=r"--resume one: its .* is .*, now it is"):
             EvalFolder.resume(tmp_path / "one", other)
-    EvalFolder.resume(tmp_path / "one", EvalPlan("mini", MINI[:4], concurrency=9).identity(team, "pre_lr_shared", {}))
+    at_once = EvalPlan("mini", MINI[:4], concurrency=9)
+    EvalFolder.resume(tmp_path / "one", at_once.identity(team, "pre_lr_shared", {})).close()
+    options = at_once.identity(team, "droidspeak", {"options": {"layers": (1, 2)}})
+    EvalFolder.create(tmp_path / "three", options).close()
+    EvalFolder.resume(tmp_path / "three", options).close()
     with pytest.raises(UsageError, match="is no evaluation"):
         EvalFolder.resume(tmp_path / "two", identity)
     (tmp_path / "one" / ROWS).write_text('{"id": 3}\n')
     with pytest.raises(DataError, match=r"episodes\.jsonl:1: not a row"):
+        read_rows(tmp_path / "one")
+
+
+def test_what_broke_is_played_again_and_nothing_is_there_twice(tmp_path: Path) -> None:
+    broken = row(MINI[1], None).model_copy(update={"status": "failed", "correct": False})
+    with EvalFolder.create(tmp_path / "one", {}) as folder:
+        for each in (row(MINI[0], "x"), broken, row(MINI[2], "x")):
+            folder.add(each)
+    with EvalFolder.resume(tmp_path / "one", {}) as resumed:
+        assert [each.id for each in resumed.rows] == [MINI[0].id, MINI[2].id]
+        resumed.add(row(MINI[1], "y"))
+    assert [each.id for each in read_rows(tmp_path / "one")] == [MINI[0].id, MINI[2].id, MINI[1].id]
+    resumed.add(row(MINI[1], "z"))
+    with pytest.raises(DataError, match=r"episodes\.jsonl:4: question .* for the second time"):
         read_rows(tmp_path / "one")
 
 

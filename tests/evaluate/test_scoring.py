@@ -114,6 +114,11 @@ def test_text_that_two_choices_share_names_neither() -> None:
     assert choice_letter("mice", ("Mice", "mice.", "mouse")) is None
 
 
+def test_choices_that_differ_in_case_alone_are_read_as_they_stand() -> None:
+    choices = ("dear Reggie,", "Dear Reggie,")
+    assert [choice_letter(text, choices) for text in (*choices, "DEAR REGGIE,")] == ["A", "B", None]
+
+
 def test_letters_are_compared_as_letters() -> None:
     gold = question("a bat", ANIMALS, "A")
     assert score(gold, "A") == Score(correct=True, f1=1.0)

@@ -30,6 +30,10 @@ def test_the_area_counts_pairs_in_order_and_ties_half(
     assert auc(right, wrong) == expected
 
 
+def test_the_area_of_many_answers_takes_no_room_for_their_pairs() -> None:
+    assert auc([1.0] * 200_000, [0.0] * 100_000 + [1.0] * 100_000) == 0.75
+
+
 def answered(name: str, prediction: str, confidence: float | None, *verdicts: str) -> EpisodeRow:
     made = costly(row(replace(QUESTION, id=name), prediction))
     assert made.result is not None

@@ -13,7 +13,7 @@ from agentrt.evaluate.evaluation.summary import means, metrics_of
 from agentrt.evaluate.figures import draw_lines
 from agentrt.evaluate.statistics import RESAMPLES
 
-_MAY_DIFFER: Final = ("scheme", "repeats", "questions", "questions_sha256")
+_MAY_DIFFER: Final = ("scheme", "scheme_options", "maps_sha256", "repeats", "questions", "questions_sha256")
 
 
 @dataclass(frozen=True)

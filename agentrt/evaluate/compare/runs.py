@@ -90,11 +90,7 @@ def _load(path: Path) -> EvalRun:
         raise DataError(f"{path / HEADER}: not JSON ({error})") from error
     if not isinstance(identity, dict):
         raise DataError(f"{path / HEADER}: not a JSON object")
-    rows: dict[Key, EpisodeRow] = {}
-    for number, row in enumerate(read_rows(path), 1):
-        if row.key in rows:
-            raise DataError(f"{path}: row {number} is question {row.id}, repeat {row.repeat} for the second time")
-        rows[row.key] = row.rescore()
+    rows = {row.key: row.rescore() for row in read_rows(path)}
     if not rows:
         raise UsageError(f"{path.name} has no finished episode yet")
     return EvalRun(path.resolve().name, "", identity, rows)

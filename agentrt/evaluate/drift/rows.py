@@ -13,6 +13,7 @@ from agentrt.evaluate.forced import Sample
 from agentrt.evaluate.lines import append_line, read_lines
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
+from agentrt.model.cachedir import file_sha256
 from agentrt.schemes import Scheme
 
 
@@ -33,8 +34,13 @@ def identity(backbone: Backbone, adapters: AdapterSet, schemes: Mapping[str, Sch
         "layers": backbone.num_layers,
         "adapters": dict(adapters.hashes),
         "dtype": str(backbone.dtype).removeprefix("torch."),
-        "schemes": {label: scheme.identity for label, scheme in schemes.items()},
+        "schemes": {label: _spelled(scheme) for label, scheme in schemes.items()},
     }
+
+
+def _spelled(scheme: Scheme) -> str:
+    maps = scheme.maps_file
+    return f"{scheme.identity}, maps {file_sha256(Path(maps))}" if maps else scheme.identity
 
 
 class RowBook:

@@ -1,19 +1,23 @@
 """An evaluation's folder: `eval.json` says what is evaluated, `episodes.jsonl` has the rows, `summary.json` the end.
 
-Rows are flushed one by one, so an evaluation that was killed goes on where it was.
+Rows are flushed one by one, so an evaluation that was killed goes on where it was. One process at a time writes.
 """
 
 import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Final, Self
 
+from filelock import FileLock
 from pydantic import ValidationError
 
 from agentrt.errors import DataError, UsageError
+from agentrt.evaluate.evaluation.plan import Key
 from agentrt.evaluate.evaluation.row import EpisodeRow
 from agentrt.evaluate.lines import append_line, read_lines, replace_file
+from agentrt.runtime.runlock import lock_run
 from agentrt_tools import Json
 
 HEADER: Final = "eval.json"
@@ -22,36 +26,62 @@ SUMMARY: Final = "summary.json"
 
 
 class EvalFolder:
-    """`rows` are those found at the start and those written since. Safe from any thread."""
+    """`rows` are those found at the start and those written since. Safe from any thread; closed, others may write."""
 
-    def __init__(self, path: Path, rows: list[EpisodeRow]) -> None:
+    def __init__(self, path: Path, rows: list[EpisodeRow], held: FileLock) -> None:
         self.path = path
         self.rows = rows
+        self._held = held
         self._lock = threading.Lock()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._held.release()
+
     @classmethod
-    def create(cls, path: Path, identity: Mapping[str, Json]) -> Self:
+    def create(cls, path: Path, identity: Mapping[str, Json], made_by: Mapping[str, Json] | None = None) -> Self:
+        """`made_by`: what the times depend on, kept beside what is evaluated; a resume may differ in it."""
         path.mkdir(parents=True)
-        replace_file(path / HEADER, json.dumps(identity, indent=1) + "\n")
+        held = lock_run(path)
+        replace_file(path / HEADER, json.dumps({**identity, **(made_by or {})}, indent=1) + "\n")
         (path / ROWS).touch()
-        return cls(path, [])
+        return cls(path, [], held)
 
     @classmethod
     def resume(cls, path: Path, identity: Mapping[str, Json]) -> Self:
-        """Open a folder to go on. Raises UsageError where there is none or it evaluates something else, DataError for
-        a row that cannot be read; a last line torn by a crash is dropped."""
+        """Open a folder to go on; episodes that broke are not done, and their rows go.
+
+        Raises UsageError where there is none or it evaluates something else, RunBusyError while another process
+        writes, DataError for a row that cannot be read; a last line torn by a crash is dropped.
+        """
         try:
             header = json.loads((path / HEADER).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UsageError(f"{path} is no evaluation: it has no {HEADER}") from None
-        for name, value in identity.items():
+        for name, value in json.loads(json.dumps(identity)).items():
             if header.get(name) != value:
                 raise UsageError(
                     f"--resume {path.name}: its {name} is {header.get(name)!r}, now it is {value!r}; "
                     "resume with the same options, or start a new evaluation"
                 )
-        read_lines(path / ROWS, drop_torn=True)
-        return cls(path, read_rows(path))
+        held = lock_run(path)
+        try:
+            read_lines(path / ROWS, drop_torn=True)
+            rows = read_rows(path)
+            whole = [row for row in rows if not row.broken]
+            if len(whole) < len(rows):
+                replace_file(path / ROWS, "".join(f"{row.model_dump_json()}\n" for row in whole))
+        except BaseException:
+            held.release()
+            raise
+        return cls(path, whole, held)
 
     def add(self, row: EpisodeRow) -> None:
         with self._lock:
@@ -63,16 +93,22 @@ class EvalFolder:
 
 
 def read_rows(path: Path) -> list[EpisodeRow]:
-    """The rows of a folder, whole lines only. Raises UsageError where there is none, DataError for a bad one."""
+    """The rows of a folder, whole lines only. Raises UsageError where there is none, DataError for a bad one and for
+    an episode that has two."""
     try:
         lines = read_lines(path / ROWS)
     except FileNotFoundError:
         raise UsageError(f"{path} is no evaluation: it has no {ROWS}") from None
-    rows = []
+    rows: list[EpisodeRow] = []
+    seen: set[Key] = set()
     for number, line in enumerate(lines, 1):
         try:
-            rows.append(EpisodeRow.model_validate_json(line))
+            row = EpisodeRow.model_validate_json(line)
         except ValidationError as error:
             what = error.errors()[0]["msg"]
             raise DataError(f"{path / ROWS}:{number}: not a row of an evaluation ({what})") from error
+        if row.key in seen:
+            raise DataError(f"{path / ROWS}:{number}: question {row.id}, repeat {row.repeat} for the second time")
+        seen.add(row.key)
+        rows.append(row)
     return rows

@@ -4,11 +4,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentrt.config.team import Team
 from agentrt.errors import UsageError
 from agentrt.questions.question import Question
+from agentrt.runtime.saved import Resources
 from agentrt_tools import Json
 
 
@@ -55,11 +57,15 @@ class EvalPlan:
             for question in self.questions
         ]
 
-    def identity(self, team: Team, scheme: str, declared: Mapping[str, Any]) -> dict[str, Json]:
+    def identity(
+        self, team: Team, scheme: str, declared: Mapping[str, Any], resources: Resources | None = None
+    ) -> dict[str, Json]:
         """What must be the same for rows to belong together; concurrency and thresholds may differ.
 
-        `declared` is what the engine says of its weights; see `summary.declare_engine`.
+        `declared` is what the engine says of its scheme and weights, see `summary.declare_engine`; `resources` what
+        the tools read.
         """
+        read = resources or Resources()
         return {
             "benchmark": self.benchmark,
             "questions": len(self.questions),
@@ -73,6 +79,17 @@ class EvalPlan:
             "adapters": {name: str(adapter["hash"]) for name, adapter in declared.get("adapters", {}).items()},
             "dtype": declared.get("dtype", team.base.dtype),
             "scheme": scheme,
+            "scheme_options": declared.get("options"),
+            "maps_sha256": declared.get("maps_sha256"),
+            "corpus_sha256": read.corpus_sha256,
+            "cassette": read.cassette and Path(read.cassette).name,
+        }
+
+    def made_by(self, declared: Mapping[str, Any]) -> dict[str, Json]:
+        """What times depend on, beside what is evaluated."""
+        return {
+            "concurrency": self.concurrency,
+            **{name: declared.get(name) for name in ("device", "threads", "backend")},
         }
 
 

@@ -33,5 +33,6 @@ def auc(right: Sequence[float], wrong: Sequence[float]) -> float | None:
     """The area under the ROC curve of `right` against `wrong`; None without either."""
     if not right or not wrong:
         return None
-    above = np.asarray(right)[:, None] - np.asarray(wrong)[None, :]
-    return round(float((above > 0).mean() + (above == 0).mean() / 2), 6)
+    ranked = np.sort(wrong)
+    below, not_above = (np.searchsorted(ranked, right, side).mean() for side in ("left", "right"))
+    return round(float((below + not_above) / 2 / len(ranked)), 6)

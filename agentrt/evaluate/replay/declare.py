@@ -13,6 +13,7 @@ from agentrt.cache.layout import Layout
 from agentrt.evaluate.replay.formulas import bytes_per_token
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
+from agentrt.model.cachedir import file_sha256
 from agentrt.schemes import Scheme
 from agentrt.schemes.selective import Selective
 
@@ -29,6 +30,7 @@ def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[st
         options["maps"] = Path(scheme.maps_file).name
     return {
         "options": options,
+        "maps_sha256": file_sha256(Path(scheme.maps_file)) if scheme.maps_file else None,
         "lp_at": options.get("lp_at"),
         "ratio_counts": RATIO_COUNTS if "ratio" in options else None,
         "repaired_layers": _repaired_layers(scheme, layout),
