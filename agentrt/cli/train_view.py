@@ -55,10 +55,10 @@ def _tell(outcome: "Outcome", output: Output) -> None:
             "adapter": str(folder),
         }
     )
-    score = f", held out {held.loss:.3f} ({held.field_accuracy:.1%} of fields right)" if held else ""
+    score = f"held out {held.loss:.3f} ({held.field_accuracy:.1%} of fields right)" if held else "nothing held out"
     output.result(
         f"{role}: {result.steps} steps in {result.seconds / 60:.1f} min, "
-        f"loss {result.first_loss:.3f} -> {result.last_loss:.3f}{score}; saved in {folder}"
+        f"loss {result.first_loss:.3f} -> {result.last_loss:.3f}, {score}; saved in {folder}"
     )
 
 

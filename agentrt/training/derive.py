@@ -90,7 +90,7 @@ class _School:
         if result.status != "finished" or result.error or result.parse_failures:
             reason = result.error or f"its episode ended as {result.status}"
             return Derived(None, Skipped(name, reason, question.place))
-        return Derived(record(self._team, result, teacher.taught, name, question.id), None)
+        return Derived(record(self._team, result, teacher.taught, name), None)
 
     def _teacher_of(self, question: TaughtQuestion, detour: Detour, seed: int) -> Teacher:
         senses = Senses(self._corpus.mentions, self._fits)

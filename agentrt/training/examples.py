@@ -25,7 +25,8 @@ class RecordedSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class Recorded:
-    """One finished episode as the runtime left it. `question_id` decides which side of the held-out split it is on."""
+    """One finished episode as the runtime left it. `question_id`, the question on one line, decides which side of the
+    held-out split it is on."""
 
     id: str
     question_id: str

@@ -50,7 +50,7 @@ def read_judged(path: Path, team: Team) -> tuple[list[Told], list[Skipped]]:
             raise UntellableError("an action is not well formed")
         before, judgement, role = _last_judgement(row.result)
         question, fields = read_episode(before, judgement, role, team)
-        return Told(name, row.id, question, _mended(fields, _WORDS[row.correct]), place)
+        return Told(name, question, _mended(fields, _WORDS[row.correct]), place)
 
     return read_told(path, _Row, tell)
 

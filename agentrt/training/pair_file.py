@@ -36,7 +36,7 @@ def read_pairs(path: Path, role: str, team: Team) -> tuple[list[Told], list[Skip
 
     def tell(pair: _Pair, name: str, place: str) -> Told:
         question, fields = read_episode(pair.input, pair.output, role, team)
-        return Told(name, question, question, fields, place)
+        return Told(name, question, fields, place)
 
     return read_told(path, _Pair, tell)
 

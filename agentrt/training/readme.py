@@ -46,8 +46,9 @@ def _shape(adapter: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def _data(data: Mapping[str, Any]) -> Iterator[str]:
     yield f"Licence of the data: {data.get('licence', 'not stated')}."
-    used = f"{data['examples']} examples to learn from, {data['held_out_examples']} held out"
-    yield f"{data.get('trajectories', '?')} trajectories gave {used}."
+    used = f"{data['examples']} examples to learn from"
+    aside = f"{data['held_out_examples']}, those of {data['held_out_questions']} questions, were held out"
+    yield f"{data.get('trajectories', '?')} trajectories gave {used}; {aside}."
     if skipped := data.get("skipped"):
         listed = "; ".join(f"{count} because {reason}" for reason, count in skipped.items())
         yield f"Not used: {listed}."
@@ -74,6 +75,9 @@ def _held_out(result: Mapping[str, Any]) -> Iterator[str]:
         "held_out": "After it",
         "held_out_shared": "After it, over contexts that the role did not process itself",
     }
+    if result["held_out"] is None:
+        yield "None: no question fell into the share that is held out, so nothing says how well the adapter does."
+        return
     for name, words in names.items():
         if (score := result[name]) is None:
             continue

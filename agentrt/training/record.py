@@ -13,10 +13,11 @@ def own_paths(team: Team) -> dict[str, str]:
     return {role: role for role in team.roles}
 
 
-def record(team: Team, result: EpisodeResult, taught: Iterable[bool], name: str, question_id: str) -> Recorded:
+def record(team: Team, result: EpisodeResult, taught: Iterable[bool], name: str) -> Recorded:
     """The episode under `name`, which ran with `own_paths`; its authors are the paths that the team itself takes.
 
-    `taught` says of each field that was written, in order, whether it is to be learnt.
+    `taught` says of each field that was written, in order, whether it is to be learnt. The question as it was asked is
+    what splits go by, wherever the episode is from.
     """
     spans: list[RecordedSpan] = []
     marks = iter(taught)
@@ -27,7 +28,7 @@ def record(team: Team, result: EpisodeResult, taught: Iterable[bool], name: str,
         author = team.adapter_name(span.author) if written else span.author
         spans.append(RecordedSpan(start, end, author, span.kind, next(marks) if written else True))
     assert next(marks, None) is None, "every field that was written is a span"
-    return Recorded(name, question_id, tuple(result.token_ids), tuple(spans))
+    return Recorded(name, result.question, tuple(result.token_ids), tuple(spans))
 
 
 class FieldLimits:

@@ -72,7 +72,7 @@ class Retelling:
             return Skipped(told.id, result.error or f"its episode ended as {result.status}", told.place)
         if not any(self._taught):
             return Skipped(told.id, "nothing of it is to be learnt", told.place)
-        return _up_to_last_field(record(self._team, result, self._taught, told.id, told.question_id))
+        return _up_to_last_field(record(self._team, result, self._taught, told.id))
 
     def observe(self) -> str:
         """What the file says a tool answered; empty at its end, or where it says something else."""

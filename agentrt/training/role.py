@@ -129,7 +129,12 @@ def train_role(
         result = trainer.run(
             step, checkpoint=lambda: trainer.save_state(state), checkpoint_every_s=job.checkpoint_every_s
         )
-    facts = {**data, "examples": trainer.num_train, "held_out_examples": trainer.num_held_out}
+    facts = {
+        **data,
+        "examples": trainer.num_train,
+        "held_out_examples": trainer.num_held_out,
+        "held_out_questions": trainer.num_held_out_questions,
+    }
     if other is not None:
         facts["other_adapter_sha256"] = made_of["other adapter"]
     card = make_card(

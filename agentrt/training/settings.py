@@ -31,7 +31,8 @@ class TrainSettings:
 
     A step learns from `sequences_per_step` examples, in parts of at most `max_batch_tokens` whose gradients add up.
     `contexts` are the shares of examples by who processed what the role reads. `passes` over the examples may be a
-    fraction. `max_minutes`, if set, ends training early with the learning rate still brought down to zero; the result
+    fraction. Of the share `held_out` of the questions, whole ones are held out until `max_held_out` examples are.
+    `max_minutes`, if set, ends training early with the learning rate still brought down to zero; the result
     then depends on the machine's speed.
     """
 

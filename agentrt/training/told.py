@@ -24,10 +24,9 @@ class ToldField(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """`question_id` decides which side of the held-out split it is on; `place` is "file:line"."""
+    """`place` is "file:line"."""
 
     id: str
-    question_id: str
     question: str
     fields: tuple[ToldField, ...]
     place: str

@@ -6,6 +6,7 @@ import math
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -85,14 +86,28 @@ class TrainResult:
 
 
 def split_held_out(examples: Sequence[Example], settings: TrainSettings) -> tuple[list[Example], list[Example]]:
-    """(train, held out), by a hash of the question's id: all trajectories of a question are on one side."""
-    train: list[Example] = []
-    held: list[Example] = []
-    for example in examples:
-        digest = hashlib.sha256(example.question_id.encode()).digest()
-        share = int.from_bytes(digest[:8], "big") / 2**64
-        (held if share < settings.held_out else train).append(example)
-    return train, held[: settings.max_held_out]
+    """(train, held out). Questions go by a hash of their text, whole: all examples of a question are on one side.
+
+    The lowest hashes are held out, as far as the settings' share goes, until `max_held_out` examples are.
+    """
+    of_question = Counter(example.question_id for example in examples)
+    held: set[str] = set()
+    count = 0
+    for share, question in sorted((_share(question), question) for question in of_question):
+        if share >= settings.held_out or count >= settings.max_held_out:
+            break
+        held.add(question)
+        count += of_question[question]
+    return (
+        [example for example in examples if example.question_id not in held],
+        [example for example in examples if example.question_id in held],
+    )
+
+
+def _share(question: str) -> float:
+    """Where a question lies in [0, 1)."""
+    digest = hashlib.sha256(question.encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 class Trainer:
@@ -134,6 +149,10 @@ class Trainer:
     @property
     def num_held_out(self) -> int:
         return len(self._held)
+
+    @property
+    def num_held_out_questions(self) -> int:
+        return len({example.question_id for example in self._held})
 
     def run(
         self,
@@ -267,9 +286,8 @@ def identity(examples: Sequence[Example], settings: TrainSettings) -> dict[str, 
     """What a saved run must have in common with the one that goes on with it."""
     digest = hashlib.sha256()
     for example in examples:
-        digest.update(
-            f"{example.id} {example.token_ids} {example.fields} {example.own_rows} {example.since}\n".encode()
-        )
+        decides = (example.id, example.question_id, example.token_ids, example.fields, example.own_rows, example.since)
+        digest.update(f"{decides}\n".encode())
     return {"settings": json.dumps(asdict(settings), sort_keys=True), "data": digest.hexdigest()}
 
 

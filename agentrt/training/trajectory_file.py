@@ -35,7 +35,6 @@ class _Row(BaseModel):
     question: Annotated[str, Field(min_length=1)]
     turns: Annotated[list[_Turn], Field(min_length=1)]
     id: str = ""
-    question_id: str = ""
     choices: list[str] | None = None
     correct: bool = True
     clean: bool = True
@@ -50,7 +49,7 @@ def read_trajectories(path: Path, team: Team) -> tuple[list[Told], list[Skipped]
 
     def tell(row: _Row, name: str, place: str) -> Told:
         question = pose_choice(row.question, row.choices) if row.choices else row.question
-        return Told(name, row.question_id or one_line(question), question, tuple(_fields(row, team)), place)
+        return Told(name, question, tuple(_fields(row, team)), place)
 
     return read_told(path, _Row, tell)
 

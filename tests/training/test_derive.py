@@ -61,6 +61,7 @@ def test_a_trajectory_is_text_of_the_teams_dialect(recorded: list[Recorded]) -> 
 
 def test_every_role_learns_its_own_fields_only(recorded: list[Recorded]) -> None:
     for one in recorded:
+        assert one.question_id in WORDS.decode(one.token_ids), "the split goes by the question's text"
         for role in ("plan", "action", "reflect"):
             example = role_example(one, role)
             assert example is not None
@@ -80,7 +81,7 @@ def test_the_roles_own_rows_are_a_partition_of_what_is_processed(recorded: list[
 def test_both_verdicts_occur_and_follow_from_the_answer(
     recorded: list[Recorded], questions: list[GoldQuestion]
 ) -> None:
-    gold = {question.id: question for question in questions}
+    gold = {question.question: question for question in questions}
     verdicts = []
     for one in recorded:
         [(verdict, _)] = fields(one, "verdict")

@@ -75,6 +75,7 @@ def test_the_text_before_it_is_the_episode_s_own(team: Team, tmp_path: Path) -> 
     (made,) = retell(team, ByteTokenizer(), told)
     assert isinstance(made, Recorded)
     text = "".join(span["text"] for span in row["result"]["spans"])
+    assert made.question_id == "Where?"
     assert TEXT(made.token_ids) == text.replace("is wrong.", "is right.")
 
 

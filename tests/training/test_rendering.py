@@ -13,7 +13,6 @@ import pytest
 from agentrt.builtin import configs_dir
 from agentrt.config.team import Team
 from agentrt.errors import BackboneError
-from agentrt.questions.datasets import load_questions
 from agentrt.runtime.episode import Runtime
 from agentrt.runtime.ports import Tokenizer
 from agentrt.testing import ScriptedEngine
@@ -66,11 +65,10 @@ class Forcing:
 def check_all(team: Team, tokenizer: Tokenizer, out: Path, variants: int) -> int:
     """Checks every example of every role; how many there were."""
     derive_data(team, tokenizer, [Source(QUESTIONS, ARTICLES)], out, split=None, variants=variants)
-    texts = {question.id: question.text for question in load_questions("mini", split=None)}
     forcing, checked = Forcing(team, tokenizer), 0
     with forcing.runtime:
         for recorded in load_data(out)[0]:
-            forcing.run(texts[recorded.question_id], recorded)
+            forcing.run(recorded.question_id, recorded)
             states = {len(state.token_ids): state for state in forcing.states}
             for role in team.adapters():
                 example = role_example(recorded, role)

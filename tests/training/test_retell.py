@@ -180,6 +180,18 @@ def test_pairs_teach_the_output_alone_with_the_tokens_of_the_runtime(team: Team,
     assert len({one.question_id for one in made}) == 1, "all rows of a question are on one side of the split"
 
 
+def test_a_question_has_one_side_of_the_split_in_files_of_all_kinds(team: Team, tmp_path: Path) -> None:
+    posed = "Which  one?\nOptions: (A) a (B) b"
+    episode = row(question_id="q7", question="Which  one?", choices=["a", "b"])
+    text = WHOLE.replace("Where?", "Which one? Options: (A) a (B) b")
+    files = [
+        ToldFile(write(tmp_path / "t.jsonl", [episode, row(id="u", question=posed)])),
+        ToldFile(write(tmp_path / "p.jsonl", [{"input": text.split(" It says")[0], "output": "It says so."}]), "plan"),
+    ]
+    derive_data(team, ByteTokenizer(), [], tmp_path, told=files)
+    assert [each.question_id for each in load_data(tmp_path)[0]] == ["Which one? Options: (A) a (B) b"] * 3
+
+
 def test_pairs_of_arguments_and_verdicts(team: Team, tmp_path: Path) -> None:
     rows = [{"input": WHOLE.split(" Bonn")[0], "output": " Bonn]"}]
     told, _ = read_pairs(write(tmp_path / "a.jsonl", rows), "action", team)

@@ -115,11 +115,18 @@ def test_the_readme_tells_what_the_card_holds(tmp_path: Path) -> None:
         "| questions.jsonl | `00` |",
         "3 because it has no supporting facts",
         "seed 5",
-        f"{card['data']['examples']} examples to learn from, {thoughts['total']} held out",
+        f"{card['data']['examples']} examples to learn from; {thoughts['total']}, those of {thoughts['total']} questions",
         f"thought {thoughts['right']} of {thoughts['total']}",
         f"| peft | {card['versions']['peft']} |",
     ):
         assert told in page
+
+
+def test_a_card_without_a_held_out_question_says_so(tmp_path: Path) -> None:
+    train(make_job(tmp_path, settings=replace(SETTINGS, held_out=0.0)))
+    folder = tmp_path / "adapters" / "plan"
+    assert json.loads((folder / "card.json").read_text())["data"]["held_out_questions"] == 0
+    assert "None: no question fell into the share that is held out" in (folder / "README.md").read_text()
 
 
 def test_equal_training_gives_equal_files(tmp_path: Path) -> None:
@@ -224,7 +231,7 @@ def test_what_was_trained_otherwise_is_not_gone_on_with(tmp_path: Path, what: st
 
 
 def test_a_role_that_wrote_nothing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no trajectory holds a field of the role 'reflect'"):
+    with pytest.raises(DataError, match="no trajectory in .* holds a field of the role 'reflect'"):
         train(make_job(tmp_path, "reflect"))
 
 

@@ -170,6 +170,17 @@ def test_all_trajectories_of_a_question_are_on_one_side() -> None:
     assert len(train) + len(held) == 80
 
 
+def test_whole_questions_are_held_out_up_to_the_cap_wherever_they_stand_and_all_others_learnt() -> None:
+    twice = [Example(f"{e.id}-{n}", e.question_id, e.token_ids, e.fields) for e in make_examples(40) for n in "ab"]
+    train, held = split_held_out(twice, TrainSettings(held_out=0.5, max_held_out=5))
+    assert len(held) == 6
+    assert len({e.question_id for e in held}) == 3
+    assert [*train, *held] != twice
+    assert {e.id for e in train} | {e.id for e in held} == {e.id for e in twice}
+    backwards = split_held_out(twice[::-1], TrainSettings(held_out=0.5, max_held_out=5))[1]
+    assert {e.id for e in backwards} == {e.id for e in held}, "not the first file's"
+
+
 def test_the_learning_rate_warms_up_and_ends_at_zero() -> None:
     settings = TrainSettings(learning_rate=1.0, warmup_steps=4)
     assert settings.rate(0, 0.0) == pytest.approx(0.25)
