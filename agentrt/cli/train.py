@@ -116,6 +116,7 @@ def train(
     from agentrt.cli.train_view import show_training
     from agentrt.errors import UsageError
     from agentrt.model.fetch import locate
+    from agentrt.model.hashing import hash_folder
     from agentrt.model.progress import progress_bar
     from agentrt.model.tokenizer import Tokenizer
     from agentrt.model.trainable import LoraSettings
@@ -169,6 +170,7 @@ def train(
                 seed=chosen.seed,
                 limit=limit,
                 licence=licence or licence_of([*sources, *told]),
+                backbone=hash_folder(folder),
                 reuse=resume,
                 report=bar,
             )

@@ -61,13 +61,15 @@ def derive_data(
     seed: int = 0,
     limit: int | None = None,
     licence: str = "not stated",
+    backbone: str | None = None,
     reuse: bool = False,
     report: Callable[[str, float, float], None] = lambda stage, done, total: None,
 ) -> dict[str, Any]:
     """Trajectories from all `sources` and `told` files into `out/data`; returns the facts that cards quote.
 
     `limit` takes the first questions of each source, and the first episodes of each file, only. `reuse`: what is there
-    is kept if it was made from the same in the same way. Raises DataError if no trajectory comes out.
+    is kept if it was made from the same in the same way. `backbone`: the content hash of the model that is to be
+    trained on them; None for no training. Raises DataError if no trajectory comes out.
     """
     files = dict.fromkeys([*(path for source in sources for path in source), *(file.path for file in told)])
     listed = [data_file(path)._asdict() for path in files]
@@ -80,6 +82,7 @@ def derive_data(
         seed,
         limit,
         licence,
+        backbone,
     ]
     request = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
     if reuse and (out / "data" / FACTS).is_file() and (before := read_facts(out)).get("request_sha256") == request:
@@ -120,6 +123,7 @@ def derive_data(
         "".join(json.dumps(one._asdict(), ensure_ascii=False) + "\n" for one in skipped), encoding="utf-8"
     )
     facts = {
+        **({} if backbone is None else {"backbone_sha256": backbone}),
         "files": listed,
         "request_sha256": request,
         "licence": licence,

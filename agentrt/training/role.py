@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import torch
 
-from agentrt.errors import DataError
-from agentrt.model.load import DtypeName, LoadedModel, load_model
+from agentrt.errors import DataError, UsageError
+from agentrt.model.fetch import locate
+from agentrt.model.hashing import hash_folder
+from agentrt.model.load import DtypeName, LoadedModel, choose_device, choose_dtype, load_model
 from agentrt.model.progress import silent
 from agentrt.model.trainable import WEIGHTS_FILE, LoraSettings, TrainableAdapter
 from agentrt.training.activated import activated_examples
@@ -83,7 +85,13 @@ def run_job(job: RoleJob, report: Callable[[StepFacts], None] = lambda facts: No
         return load_model(job.model, dtype=job.dtype, device=job.device, offline=job.offline, report=silent)
 
     recorded, data = load_data(job.out)
-    return train_role(job, recorded, data, load, report=report)
+    return train_role(job, recorded, data, load, backbone=backbone_of(job), report=report)
+
+
+def backbone_of(job: RoleJob) -> dict[str, str]:
+    """By name, what makes a job's backbone the same as another's. Loads no weights; raises BackboneError."""
+    folder = locate(job.model, offline=job.offline, report=silent).folder
+    return {"backbone": hash_folder(folder), "dtype": str(choose_dtype(job.dtype, choose_device(job.device)))}
 
 
 def train_role(
@@ -92,16 +100,24 @@ def train_role(
     data: Mapping[str, Any],
     load: Callable[[], LoadedModel],
     *,
+    backbone: Mapping[str, str],
     report: Callable[[StepFacts], None] = lambda facts: None,
 ) -> TrainResult:
     """Train a role on `recorded`; `data` are the facts that its card quotes. The adapter folder appears at the end.
 
-    `load` gives a backbone that is used up; it is not called where a resumed role is finished already. Raises DataError
-    if the role wrote nothing in the data, UsageError if a run to resume was another one, or training diverges.
+    `load` gives a backbone that is used up, of which `backbone_of` said `backbone`; it is not called where a resumed
+    role is finished already. Raises DataError if the role wrote nothing in the data, UsageError if the data are of
+    another backbone, a run to resume was another one, or training diverges.
     """
+    if data.get("backbone_sha256", backbone["backbone"]) != backbone["backbone"]:
+        raise UsageError(
+            f"{job.out / 'data'}: its trajectories are of another backbone than {job.model}, whose weights have the "
+            f"SHA-256 {backbone['backbone']}, not {data['backbone_sha256']}; derive them again, or name the other one"
+        )
     examples = _examples(recorded, job)
     other = job.adapters / job.other if job.other is not None else None
     made_of = {
+        **backbone,
         **identity(examples, job.settings),
         "adapter shape": json.dumps(asdict(job.lora), sort_keys=True),
         "other adapter": _weights_hash(other),

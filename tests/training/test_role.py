@@ -17,7 +17,7 @@ from agentrt.model.tiny import tiny_model
 from agentrt.model.tokenizer import Tokenizer
 from agentrt.model.trainable import LoraSettings
 from agentrt.training.examples import Recorded, RecordedSpan
-from agentrt.training.role import RoleJob, train_role
+from agentrt.training.role import RoleJob, backbone_of, train_role
 from agentrt.training.settings import TrainSettings
 from agentrt.training.trainer import StepFacts, TrainResult
 
@@ -35,6 +35,9 @@ def tiny_loaded() -> LoadedModel:
     model: PreTrainedModel = tiny_model()
     no_tokenizer: Tokenizer = None  # type: ignore[assignment]  # training works on token ids
     return LoadedModel(model, no_tokenizer, ("agentrt/tiny-llama",), "0" * 64, Path("/a/private/folder"))
+
+
+BACKBONE = {"backbone": "0" * 64, "dtype": "torch.float32"}
 
 
 def make_recorded(count: int = 12) -> list[Recorded]:
@@ -56,7 +59,7 @@ def make_job(out: Path, role: str = "plan", **changes: Any) -> RoleJob:
 
 
 def train(job: RoleJob, report: Callable[[StepFacts], None] = lambda facts: None) -> TrainResult:
-    return train_role(job, make_recorded(), DATA, tiny_loaded, report=report)
+    return train_role(job, make_recorded(), DATA, tiny_loaded, backbone=BACKBONE, report=report)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -115,7 +118,8 @@ def test_the_readme_tells_what_the_card_holds(tmp_path: Path) -> None:
         "| questions.jsonl | `00` |",
         "3 because it has no supporting facts",
         "seed 5",
-        f"{card['data']['examples']} examples to learn from; {thoughts['total']}, those of {thoughts['total']} questions",
+        f"{card['data']['examples']} examples to learn from; {thoughts['total']}, those of",
+        f"{card['data']['held_out_questions']} questions, were held out",
         f"thought {thoughts['right']} of {thoughts['total']}",
         f"| peft | {card['versions']['peft']} |",
     ):
@@ -195,7 +199,7 @@ def test_a_training_that_diverges_publishes_nothing_and_says_what_to_change(tmp_
     before = (job.adapter_folder / "adapter_model.safetensors").read_bytes()
     told = r"training plan diverged at step 1 of \d+: loss nan, .* lower learning rate than 0.01, as --lr 0.0025"
     with pytest.raises(UsageError, match=told):
-        train_role(job, make_recorded(), DATA, spoilt)
+        train_role(job, make_recorded(), DATA, spoilt, backbone=BACKBONE)
     assert (job.adapter_folder / "adapter_model.safetensors").read_bytes() == before
     assert not (tmp_path / "plan" / "finished.json").exists()
 
@@ -206,7 +210,7 @@ def test_a_finished_role_is_kept_without_loading_a_model(tmp_path: Path) -> None
 
     job = make_job(tmp_path)
     result, again = train(job), replace(job, resume=True)
-    assert train_role(again, make_recorded(), DATA, refuse).to_json() == result.to_json()
+    assert train_role(again, make_recorded(), DATA, refuse, backbone=BACKBONE).to_json() == result.to_json()
     (job.adapter_folder / "adapter_model.safetensors").unlink()
     assert train(again).steps == result.steps, "trained anew where the adapter is gone"
 
@@ -230,8 +234,37 @@ def test_what_was_trained_otherwise_is_not_gone_on_with(tmp_path: Path, what: st
         train(other)
 
 
+@pytest.mark.parametrize(("what", "value"), [("backbone", "1" * 64), ("dtype", "torch.bfloat16")])
+def test_a_run_on_another_backbone_is_not_gone_on_with(tmp_path: Path, what: str, value: str) -> None:
+    job = make_job(tmp_path, checkpoint_every_s=0.0)
+    other = BACKBONE | {what: value}
+    with pytest.raises(KilledError):
+        train(job, kill_after(2))
+    for state in ("checkpoint.pt", "finished.json"):
+        with pytest.raises(UsageError, match=f"{state} was written with other {what}; train anew"):
+            train_role(replace(job, resume=True), make_recorded(), DATA, tiny_loaded, backbone=other)
+        train(job)
+
+
+def test_trajectories_of_another_backbone_are_not_learnt_from(tmp_path: Path) -> None:
+    data = DATA | {"backbone_sha256": "1" * 64}
+    with pytest.raises(UsageError, match=r"another backbone than agentrt/tiny-llama, .* derive them again"):
+        train_role(make_job(tmp_path), make_recorded(), data, tiny_loaded, backbone=BACKBONE)
+
+
+def test_a_backbone_is_known_by_what_it_holds_and_loads_nothing(tmp_path: Path) -> None:
+    for name, seed in (("one", 0), ("same", 0), ("other", 3)):
+        tiny_model(seed=seed).save_pretrained(tmp_path / name)
+    told = {
+        name: backbone_of(make_job(tmp_path, model=str(tmp_path / name), dtype="float32", device="cpu"))
+        for name in ("one", "same", "other")
+    }
+    assert told["one"] == told["same"] != told["other"]
+    assert told["one"]["dtype"] == "torch.float32"
+
+
 def test_a_role_that_wrote_nothing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no trajectory in .* holds a field of the role 'reflect'"):
+    with pytest.raises(DataError, match=r"no trajectory in .* holds a field of the role 'reflect'"):
         train(make_job(tmp_path, "reflect"))
 
 
