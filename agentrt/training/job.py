@@ -5,6 +5,7 @@ OUT/data/trajectories.jsonl  skipped.jsonl  facts.json
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -85,7 +86,7 @@ def derive_data(
         backbone,
     ]
     request = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-    if reuse and (out / "data" / FACTS).is_file() and (before := read_facts(out)).get("request_sha256") == request:
+    if reuse and (before := _unchanged(out, request)) is not None:
         return before
     recorded: list[Recorded] = []
     skipped: list[Skipped] = []
@@ -116,12 +117,6 @@ def derive_data(
     if not recorded:
         reasons = "; ".join(f"{count} x {reason}" for reason, count in skip_counts(skipped).items())
         raise DataError(f"nothing gave a trajectory: {reasons or 'the files hold no question of the split'}")
-    folder = out / "data"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_recorded(folder / TRAJECTORIES, recorded)
-    (folder / SKIPPED).write_text(
-        "".join(json.dumps(one._asdict(), ensure_ascii=False) + "\n" for one in skipped), encoding="utf-8"
-    )
     facts = {
         **({} if backbone is None else {"backbone_sha256": backbone}),
         "files": listed,
@@ -134,8 +129,35 @@ def derive_data(
         "seed": seed,
         "variants": variants,
     }
-    (folder / FACTS).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return _write(out / "data", recorded, skipped, facts)
+
+
+def _write(
+    folder: Path, recorded: Sequence[Recorded], skipped: Sequence[Skipped], facts: dict[str, Any]
+) -> dict[str, Any]:
+    """The facts, with the hash of the trajectories. What was there stays until all is written; then the old facts go
+    first and the new come last, so that after a kill there are none rather than others'."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drafts = {name: folder / f".{name}.part" for name in (TRAJECTORIES, SKIPPED, FACTS)}
+    write_recorded(drafts[TRAJECTORIES], recorded)
+    rows = "".join(json.dumps(one._asdict(), ensure_ascii=False) + "\n" for one in skipped)
+    drafts[SKIPPED].write_text(rows, encoding="utf-8")
+    facts = {**facts, "trajectories_sha256": data_file(drafts[TRAJECTORIES]).sha256}
+    drafts[FACTS].write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / FACTS).unlink(missing_ok=True)
+    for name, draft in drafts.items():
+        os.replace(draft, folder / name)
     return facts
+
+
+def _unchanged(out: Path, request: str) -> dict[str, Any] | None:
+    """The facts of data that an equal request gave, if its trajectories are still those."""
+    folder = out / "data"
+    if not (folder / FACTS).is_file() or not (folder / TRAJECTORIES).is_file():
+        return None
+    facts = read_facts(out)
+    same = facts.get("request_sha256") == request
+    return facts if same and facts.get("trajectories_sha256") == data_file(folder / TRAJECTORIES).sha256 else None
 
 
 def check_data(out: Path) -> None:
@@ -148,13 +170,22 @@ def check_data(out: Path) -> None:
 
 
 def load_data(out: Path) -> tuple[list[Recorded], dict[str, Any]]:
-    """What `derive_data` wrote. Raises UsageError if it is not there."""
+    """What `derive_data` wrote. Raises UsageError if it is not there, DataError if it is not as it was written."""
     check_data(out)
-    return list(read_recorded(out / "data" / TRAJECTORIES)), read_facts(out)
+    facts, path = read_facts(out), out / "data" / TRAJECTORIES
+    now = data_file(path).sha256
+    if facts.get("trajectories_sha256", now) != now:
+        raise DataError(f"{path}: changed since {FACTS} was written beside it; derive the trajectories again")
+    return list(read_recorded(path)), facts
 
 
 def read_facts(out: Path) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((out / "data" / FACTS).read_text(encoding="utf-8"))
+    """Raises DataError for facts that are not JSON."""
+    path = out / "data" / FACTS
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON ({error}); derive the trajectories again") from None
     return facts
 
 

@@ -265,11 +265,41 @@ def test_a_file_that_gives_nothing_is_an_error_with_its_reasons(team: Team, tmp_
 def test_data_is_made_once_for_the_same_request(team: Team, tmp_path: Path) -> None:
     path = write(tmp_path / "t.jsonl", [row(), row(id="f")])
     made = derive_data(team, ByteTokenizer(), [], tmp_path, told=[ToldFile(path)])
-    (tmp_path / "data" / "trajectories.jsonl").write_text("kept")
+    written = (tmp_path / "data" / "trajectories.jsonl").stat().st_mtime_ns
     assert derive_data(team, ByteTokenizer(), [], tmp_path, told=[ToldFile(path)], reuse=True) == made
-    assert (tmp_path / "data" / "trajectories.jsonl").read_text() == "kept"
+    assert (tmp_path / "data" / "trajectories.jsonl").stat().st_mtime_ns == written
     derive_data(team, ByteTokenizer(), [], tmp_path, told=[ToldFile(path)], limit=1, reuse=True)
     assert len(load_data(tmp_path)[0]) == 1
+
+
+def test_data_that_changed_since_is_not_learnt_from_and_is_made_again(team: Team, tmp_path: Path) -> None:
+    path = write(tmp_path / "t.jsonl", [row(), row(id="f")])
+    made = derive_data(team, ByteTokenizer(), [], tmp_path, told=[ToldFile(path)])
+    file = tmp_path / "data" / "trajectories.jsonl"
+    file.write_text(file.read_text().split("\n")[0] + "\n")
+    with pytest.raises(DataError, match=r"trajectories\.jsonl: changed since facts\.json was written"):
+        load_data(tmp_path)
+    assert derive_data(team, ByteTokenizer(), [], tmp_path, told=[ToldFile(path)], reuse=True) == made
+    assert len(load_data(tmp_path)[0]) == 2
+    assert sorted(each.name for each in file.parent.iterdir()) == ["facts.json", "skipped.jsonl", "trajectories.jsonl"]
+
+
+def test_data_are_replaced_when_the_new_are_whole_and_facts_are_never_those_of_others(
+    team: Team, tmp_path: Path
+) -> None:
+    path, data = write(tmp_path / "t.jsonl", [row(), row(id="f")]), tmp_path / "data"
+    derive_data(team, ByteTokenizer(), [], tmp_path, told=[ToldFile(path)])
+    (data / ".skipped.jsonl.part").mkdir()  # stands for a kill, or a full disk, before all is written
+    with pytest.raises(IsADirectoryError):
+        derive_data(team, ByteTokenizer(), [], tmp_path, told=[ToldFile(path)], limit=1)
+    assert len(load_data(tmp_path)[0]) == 2
+    (data / ".skipped.jsonl.part").rmdir()
+    (data / "skipped.jsonl").unlink()
+    (data / "skipped.jsonl").mkdir()  # stands for a kill between two files
+    with pytest.raises(IsADirectoryError):
+        derive_data(team, ByteTokenizer(), [], tmp_path, told=[ToldFile(path)], limit=1)
+    with pytest.raises(UsageError, match="holds no trajectories"):
+        load_data(tmp_path)
 
 
 def test_released_trajectories_are_read(shared_data: Path, tmp_path: Path) -> None:
