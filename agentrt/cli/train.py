@@ -135,6 +135,8 @@ def train(
     wanted, place = chosen_roles(crew, roles) if roles or not derive_only else [], adapters or out / "adapters"
     if place.resolve() == out.resolve():
         raise UsageError(f"--adapters {place}: logs and checkpoints go there; give the adapters a folder of their own")
+    if start is not None and start.resolve() == place.resolve():
+        raise UsageError(f"--start {start}: the trained adapters would replace those; give them another --adapters")
     letters = tuple(f"{letter.lower()}_proj" for letter in targets.value)
     lora = LoraSettings(rank=rank, alpha=2 * rank, targets=letters, shared_a=shared_a)
     mix = choose_contexts(contexts.value if contexts else None, lora, activated=activated)

@@ -77,9 +77,7 @@ def read_adapter(
         return AdapterError(f"adapter {name!r} ({folder}): {what}")
 
     config = _read_config(folder, refuse)
-    base_name = config.get("base_model_name_or_path")
-    if base_name and not any(_same_base(base_name, known) for known in base_names):
-        raise refuse(f"trained for base model {base_name!r}, the backbone is {sorted(base_names)[0]!r}; load that base")
+    _check_base(config, base_names, refuse)
     tensors = _read_tensors(folder, refuse)
     pairs: dict[Site, dict[str, torch.Tensor]] = {}
     paths: dict[Site, str] = {}
@@ -113,6 +111,31 @@ def read_adapter(
     return AdapterFile(weights, digest.hexdigest(), invocation)
 
 
+def read_start(folder: Path, *, base_names: Collection[str], scaling: float) -> dict[str, torch.Tensor]:
+    """The tensors, by peft's names, of an adapter that training is to go on from with `scaling` (alpha / rank).
+
+    Raises AdapterError for a feature that is not served, another base or scaling, and a file that cannot be read.
+    """
+
+    def refuse(what: str) -> AdapterError:
+        return AdapterError(f"{folder} is not an adapter to train on from: {what}")
+
+    config = _read_config(folder, refuse)
+    _check_base(config, base_names, refuse)
+    tensors = _read_tensors(folder, refuse)
+    for key, tensor in tensors.items():
+        match = _match(key, refuse)
+        rank = tensor.shape[match["matrix"] == "B"]
+        its = _scaling(config, match["path"], rank)
+        if not math.isclose(its, scaling):
+            kind = " with rsLoRA" if config.get("use_rslora") else ""
+            raise refuse(
+                f"{match['path']} has rank {rank} and scaling {its:g}{kind}, this training scaling {scaling:g} "
+                "(alpha / rank); give the rank and alpha it has, or train without a start"
+            )
+    return tensors
+
+
 def check_adapter(name: str, folder: Path) -> tuple[int, ...]:
     """Check what can be checked of adapter `name` without a weight or a backbone; the tokens that activate it, if any.
 
@@ -131,6 +154,12 @@ def check_adapter(name: str, folder: Path) -> tuple[int, ...]:
     for path, pair in ranks.items():
         _check_pair(path, pair, refuse)
     return _invocation(config, refuse)
+
+
+def _check_base(config: Mapping[str, Any], base_names: Collection[str], refuse: Any) -> None:
+    base_name = config.get("base_model_name_or_path")
+    if base_name and not any(_same_base(base_name, known) for known in base_names):
+        raise refuse(f"trained for base model {base_name!r}, the backbone is {sorted(base_names)[0]!r}; load that base")
 
 
 def _check_pair(where: str, ranks: Mapping[str, int], refuse: Any) -> None:

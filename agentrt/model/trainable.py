@@ -10,12 +10,13 @@ from typing import Any, Final, Literal
 
 import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedModel
 
 from agentrt.errors import AdapterError, UsageError
 from agentrt.model import shared_context
+from agentrt.model.peft_folder import check_adapter, read_start
 
 WEIGHTS_FILE: Final = "adapter_model.safetensors"  # peft's own file name
 
@@ -50,7 +51,7 @@ class TrainableAdapter:
     `base_name` is the backbone's public name: it becomes `base_model_name_or_path` of the saved adapter, so that no
     folder of this machine does. A is drawn from `seed`, B is zero: at first the adapter changes nothing.
     `other` is the folder of another role's adapter, for the contexts that one processes; `start` that of an adapter of
-    the same shape to train on from. Raises AdapterError for a folder that does not fit.
+    the same base, shape and scaling to train on from. Raises AdapterError for a folder that does not fit.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class TrainableAdapter:
                 _load_other(self._peft, other)
         self._frozen = self._freeze_a() if settings.shared_a else []
         if start is not None:
-            self._load_start(start)
+            self._load_start(start, read_start(start, base_names=[base_name], scaling=settings.alpha / settings.rank))
         self._invocation = list(settings.invocation)
         self._has_other = other is not None
         self._peft.eval()  # nothing here behaves differently in training mode
@@ -180,9 +181,8 @@ class TrainableAdapter:
             weight.copy_(weight.to(torch.bfloat16))
         return frozen
 
-    def _load_start(self, folder: Path) -> None:
+    def _load_start(self, folder: Path, weights: dict[str, torch.Tensor]) -> None:
         try:
-            weights = load_file(folder / WEIGHTS_FILE)
             ours = get_peft_model_state_dict(self._peft, adapter_name=_OWN, save_embedding_layers=False)
             if odd := ours.keys() ^ weights.keys():
                 raise ValueError(f"{len(odd)} weights are in only one of the two, among them {min(odd)}")
@@ -190,7 +190,7 @@ class TrainableAdapter:
             if moved := [name for name in frozen if not torch.equal(ours[name], weights[name].float())]:
                 raise ValueError(f"its {moved[0]} is not the A of this seed; with a shared A, give the seed it had")
             set_peft_model_state_dict(self._peft, weights, adapter_name=_OWN)
-        except (OSError, ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError) as error:
             raise AdapterError(f"{folder} is not an adapter to train on from: {error}") from error
 
     @contextmanager
@@ -210,6 +210,7 @@ class TrainableAdapter:
 
 
 def _load_other(model: Any, folder: Path) -> None:
+    check_adapter(folder.name, folder)
     try:
         model.load_adapter(str(folder), adapter_name=_OTHER)
     except (OSError, ValueError, RuntimeError) as error:

@@ -88,11 +88,19 @@ def write_card(folder: Path, card: dict[str, Any]) -> None:
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """How an adapter came to be, as far as its card tells: what `started_from` quotes; empty without a card."""
+    """How an adapter came to be, as far as its card tells: what `started_from` quotes; empty without a card.
+
+    Raises UsageError for a card that is not a JSON object.
+    """
     path = folder / CARD_FILE
     if not path.is_file():
         return {}
-    card = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{path}: not JSON ({error}); copy it again, or take it out") from None
+    if not isinstance(card, dict):
+        raise UsageError(f"{path}: no card of an adapter; copy it again, or take it out")
     return {key: card[key] for key in ("training", "result", "started_from") if card.get(key) is not None}
 
 

@@ -123,6 +123,7 @@ def train_role(
         "other adapter": _weights_hash(other),
         "start": _weights_hash(job.start),
     }
+    started_from = read_card(job.start) if job.start is not None else None
     folder = job.out / job.role
     folder.mkdir(parents=True, exist_ok=True)
     state, done = folder / CHECKPOINT, folder / FINISHED
@@ -160,7 +161,7 @@ def train_role(
         settings=job.settings,
         data=facts,
         result=result,
-        started_from=read_card(job.start) if job.start is not None else None,
+        started_from=started_from,
     )
     with published(job.adapter_folder) as draft:
         learner.save(draft)

@@ -55,6 +55,14 @@ def test_adapters_have_a_folder_of_their_own(cli: Any) -> None:
     assert "give the adapters a folder of their own" in result.stderr
 
 
+def test_adapters_are_not_trained_on_in_place(cli: Any) -> None:
+    result = cli("train", "--start", "mine/adapters", "--adapters", "./mine/adapters")
+    assert result.exit_code == 2
+    assert "--start mine/adapters: the trained adapters would replace those" in result.stderr
+    result = cli("train", "--out", "run", "--start", "run/adapters")
+    assert "give them another --adapters" in result.stderr
+
+
 def test_pairs_name_a_role_and_judged_names_an_evaluation(cli: Any, tmp_path: Path) -> None:
     for given in ("rows.jsonl", "critic=rows.jsonl"):
         result = cli("train", "--pairs", given)

@@ -1,5 +1,7 @@
 """Contexts of other paths: what a role reads under a sharing scheme, against the plain forward pass."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,37 @@ def test_training_goes_on_from_a_saved_adapter_of_the_same_shape(tmp_path: Path)
             TrainableAdapter(tiny_model(), "agentrt/tiny-llama", other, start=tmp_path / "saved")
     with pytest.raises(AdapterError, match="not an adapter to train on from"):
         TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LORA, start=tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"lora_alpha": 4}, "has rank 4 and scaling 1, this training scaling 2.5"),
+        ({"use_rslora": True}, "has rank 4 and scaling 5 with rsLoRA, this training scaling 2.5"),
+        ({"alpha_pattern": {"v_proj": 20}}, "v_proj has rank 4 and scaling 5, this"),
+        ({"base_model_name_or_path": "other/base"}, "trained for base model 'other/base', the backbone is 'agentrt/t"),
+        ({"use_dora": True}, "use_dora: DoRA rescales"),
+    ],
+)
+def test_an_adapter_that_another_configuration_trained_is_not_trained_on(
+    tmp_path: Path, changes: dict[str, object], told: str
+) -> None:
+    make(tmp_path).save(tmp_path / "saved")
+    path = tmp_path / "saved" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(AdapterError, match=f"not an adapter to train on from: .*{re.escape(told)}"):
+        TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LORA, start=tmp_path / "saved")
+
+
+@pytest.mark.parametrize("length", [0, 5, 200, -8])
+def test_weights_that_are_damaged_are_refused_by_name(tmp_path: Path, length: int) -> None:
+    make(tmp_path).save(tmp_path / "saved")
+    path = tmp_path / "saved" / "adapter_model.safetensors"
+    path.write_bytes(path.read_bytes()[:length])
+    for way in ("start", "other"):
+        folders = {way: tmp_path / "saved"}
+        with pytest.raises(AdapterError, match=r"saved.*adapter_model\.safetensors cannot be read"):
+            TrainableAdapter(tiny_model(), "agentrt/tiny-llama", LORA, **folders)
 
 
 def test_a_context_that_cannot_be_had_is_refused(tmp_path: Path) -> None:

@@ -263,6 +263,14 @@ def test_a_backbone_is_known_by_what_it_holds_and_loads_nothing(tmp_path: Path) 
     assert told["one"]["dtype"] == "torch.float32"
 
 
+def test_a_damaged_card_of_the_start_is_named_before_training(tmp_path: Path) -> None:
+    (tmp_path / "start").mkdir()
+    for text, told in (("{", "not JSON"), ("[]", "no card of an adapter")):
+        (tmp_path / "start" / "card.json").write_text(text)
+        with pytest.raises(UsageError, match=rf"start/card\.json: {told}.*; copy it again"):
+            train(make_job(tmp_path, start=tmp_path / "start"))
+
+
 def test_a_role_that_wrote_nothing_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no trajectory in .* holds a field of the role 'reflect'"):
         train(make_job(tmp_path, "reflect"))
