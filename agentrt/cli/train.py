@@ -150,8 +150,10 @@ def train(
     )
     check_fit(crew, shared_a=shared_a, activated=activated)
     told = _told(trajectories, pairs, judged, crew)
-    if (questions or corpus) and not (derive or derive_only):
+    derives = derive or (derive_only and not told)
+    if (questions or corpus) and not derives:
         raise UsageError("--questions and --corpus are what trajectories are derived from: add --derive")
+    sources = _sources(questions, corpus, crew) if derives else []
     builds = derive or derive_only or bool(told)
     if not builds:
         check_data(out)
@@ -160,7 +162,6 @@ def train(
     tokenizer = Tokenizer.from_folder(folder)
     invoked = invocations(crew, tokenizer, wanted) if activated else {}
     if builds:
-        sources = _sources(questions, corpus, crew) if derive or (derive_only and not told) else []
         with progress_bar(quiet=quiet) as bar:
             facts = derive_data(
                 crew,
@@ -235,6 +236,8 @@ def _sources(questions: list[Path], corpus: list[Path], crew: "Team") -> "list[S
     from agentrt.training.job import Source
     from agentrt.training.team_files import files_of
 
+    if corpus and not questions:
+        raise UsageError(f"--corpus {corpus[0]}: it holds the articles of --questions; name those too, or neither")
     if not questions:
         return files_of(crew)
     if len(corpus) not in (1, len(questions)):

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class UnusableRowError(DataError):
-    """A JSON object that is no question of its benchmark. `id` is the row's own, or its place; `reason` what is
+    """A row that is no question of its benchmark. `id` is the row's own, or its place; `reason` what is
     wrong, as "its FIELD cannot be used: why"."""
 
     def __init__(self, row: RawRow, field: str, why: str, needs: str) -> None:
@@ -101,12 +101,12 @@ def load_questions(
 def parse_row(benchmark: str, row: RawRow, *, captions: bool = True) -> Question | None:
     """The question in a row, or None for one that needs an image; `captions` may stand in for one.
 
-    Raises DataError (file:line) for a row that is no object or of another benchmark, UnusableRowError for one whose
+    Raises DataError (file:line) for a row of another benchmark, UnusableRowError for one that is no object or whose
     values do not fit.
     """
     spec = BENCHMARKS[benchmark]
     if not isinstance(row.value, dict):
-        raise DataError(f"{row.place}: a row must be a JSON object, not {type(row.value).__name__}")
+        raise UnusableRowError(row, "", f"a row must be a JSON object, not {type(row.value).__name__}", "")
     named = row.value.get("benchmark", benchmark)
     if named != benchmark:
         raise DataError(f"{row.place}: a row of benchmark {named!r}, read as {benchmark!r}; choose benchmark {named!r}")

@@ -4,7 +4,7 @@ Knows JSON and lines, not what a row means.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,12 +22,13 @@ class RawRow(NamedTuple):
     value: object
 
 
-def read_rows(path: Path) -> Iterator[RawRow]:
+def read_rows(path: Path, *, unreadable: Callable[[str, str], None] | None = None) -> Iterator[RawRow]:
     """All rows of a file, in its order.
 
     A file that begins with "[" is a list of rows (HotpotQA's own form). Else, if its first line is a row by itself,
     or its name ends in .jsonl, it has one row a line. Else it is an object of named rows (ScienceQA's own form).
-    Raises UsageError where the file cannot be opened, DataError where it is not UTF-8 JSON or holds no row.
+    `unreadable(place, why)` is told of each line that is not JSON, and the rest is read; without it the first is an
+    error. Raises UsageError where the file cannot be opened, DataError where it is not UTF-8 JSON or holds no row.
     """
     text = _read_text(path)
     start = _skip_blank(text, 0)
@@ -36,7 +37,7 @@ def read_rows(path: Path) -> Iterator[RawRow]:
     if text[start] == "[":
         yield from _document(path, text, start, named=False)
     elif path.suffix == ".jsonl" or _is_row(text[start:].split("\n", 1)[0]):
-        yield from _lines(path, text)
+        yield from _lines(path, text, unreadable)
     elif text[start] == "{":
         yield from _document(path, text, start, named=True)
     else:
@@ -61,7 +62,7 @@ def _is_row(line: str) -> bool:
     return isinstance(value, dict) and "question" in value
 
 
-def _lines(path: Path, text: str) -> Iterator[RawRow]:
+def _lines(path: Path, text: str, unreadable: Callable[[str, str], None] | None) -> Iterator[RawRow]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -69,7 +70,10 @@ def _lines(path: Path, text: str) -> Iterator[RawRow]:
         try:
             value = json.loads(line)
         except ValueError as error:
-            raise DataError(f"{place}: not a JSON object ({error}); write one row a line") from error
+            if unreadable is None:
+                raise DataError(f"{place}: not a JSON object ({error}); write one row a line") from error
+            unreadable(place, str(error))
+            continue
         yield RawRow(place, "", value)
 
 

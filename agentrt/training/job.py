@@ -116,7 +116,7 @@ def derive_data(
             report(f"reading {file.path.name}", done, len(read))
     if not recorded:
         reasons = "; ".join(f"{count} x {reason}" for reason, count in skip_counts(skipped).items())
-        raise DataError(f"nothing gave a trajectory: {reasons or 'the files hold no question of the split'}")
+        raise DataError(f"nothing gave a trajectory: {reasons or 'the files hold no episode'}")
     facts = {
         **({} if backbone is None else {"backbone_sha256": backbone}),
         "files": listed,

@@ -1,16 +1,21 @@
 """Questions whose way to the answer is known, read for training: what can be used, and what cannot and why."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from agentrt.errors import UsageError
 from agentrt.questions.datasets import BENCHMARKS, UnusableRowError, parse_row
 from agentrt.questions.question import LETTERS, Question
-from agentrt.questions.rows import read_rows
+from agentrt.questions.rows import RawRow, read_rows
 from agentrt_tools.corpus import OfflineCorpus
 from agentrt_tools.text import one_line
 from agentrt_tools.titles import clean_title
+
+_DEFAULT: Final = "hotpotqa"
+"""The benchmark of a row that names none."""
 
 POLAR = ("yes", "no")
 """Answers that need not be found on a page."""
@@ -86,27 +91,49 @@ def read_questions(
 ) -> tuple[list[TaughtQuestion], list[Skipped]]:
     """Questions of any benchmark file with supporting facts, or with options and a solution; see `agentrt.questions`.
 
-    `split` keeps only rows of that split; rows that name none are kept. Raises UsageError for a file that cannot be
-    opened, DataError for one that is not JSON; a row that does not fit, that has neither facts nor a solution, names a
-    page the corpus lacks, or an answer that no gold page holds is skipped by name.
+    `split` keeps only rows of that split; rows that name none are kept. Skipped by name are a line that is not JSON, and
+    a row that does not fit, is of an unknown benchmark, has neither facts nor a solution, or names a page the corpus
+    lacks or an answer that no gold page holds. Raises UsageError for a file that cannot be opened or has no question of
+    the split, DataError for one that holds no rows.
     """
     usable: list[TaughtQuestion] = []
     skipped: list[Skipped] = []
-    for row in read_rows(path):
-        named = row.value.get("benchmark") if isinstance(row.value, dict) else None
+    splits: Counter[str] = Counter()
+
+    def unreadable(place: str, why: str) -> None:
+        skipped.append(Skipped(f"{path.name}:{place.rpartition(':')[2]}", f"it is not JSON: {why}", place))
+
+    for row in read_rows(path, unreadable=unreadable):
+        named = row.value.get("benchmark", _DEFAULT) if isinstance(row.value, dict) else _DEFAULT
         try:
-            question = parse_row(named if named in BENCHMARKS else "hotpotqa", row)
+            question = parse_row(_known(row, named), row)
         except UnusableRowError as error:
             skipped.append(Skipped(error.id, error.reason, row.place))
             continue
-        if question is None or (split is not None and question.split not in (split, "")):
+        if question is None:
+            continue
+        splits[question.split] += 1
+        if split is not None and question.split not in (split, ""):
             continue
         gold = (_lesson if question.choices else _gold)(question, corpus, row.place)
         if isinstance(gold, str):
             skipped.append(Skipped(question.id, gold, row.place))
         else:
             usable.append(gold)
+    if not usable and not skipped:
+        held = ", ".join(f"{name} ({count})" for name, count in sorted(splits.items())) or "none that can be used"
+        raise UsageError(
+            f"{path}: no question{f' of split {split!r}' if split else ''}; the questions in it: {held}. Give a file "
+            "of that split, or take `split` out of its rows"
+        )
     return usable, skipped
+
+
+def _known(row: RawRow, named: object) -> str:
+    """Raises UnusableRowError."""
+    if not isinstance(named, str) or named not in BENCHMARKS:
+        raise UnusableRowError(row, "benchmark", f"{named!r} is none of {', '.join(BENCHMARKS)}", "name one of them")
+    return named
 
 
 def _gold(question: Question, corpus: OfflineCorpus, place: str) -> GoldQuestion | str:

@@ -35,6 +35,17 @@ def test_questions_need_their_corpus(cli: Any, tmp_path: Path) -> None:
     assert "absent.jsonl is not a file" in result.stderr
 
 
+def test_a_corpus_alone_is_not_ignored(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text("")
+    result = cli("train", "--derive", "--corpus", "c.jsonl")
+    assert result.exit_code == 2
+    assert "--corpus c.jsonl: it holds the articles of --questions; name those too" in result.stderr
+    (tmp_path / "t.jsonl").write_text("")
+    both = ("--questions", "c.jsonl", "--corpus", "c.jsonl", "--trajectories", "t.jsonl", "--derive-only")
+    result = cli("train", *both)
+    assert "are what trajectories are derived from: add --derive" in result.stderr
+
+
 def test_a_setting_out_of_range_is_refused(cli: Any) -> None:
     result = cli("train", "--passes", "0")
     assert result.exit_code == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentrt.errors import DataError
+from agentrt.errors import UsageError
 from agentrt.training.card import skip_counts
 from agentrt.training.quotes import quote, wrong_answer
 from agentrt.training.sources import Skipped, find_span, read_questions
@@ -98,10 +98,26 @@ def test_questions_that_cannot_be_used_are_named_and_the_rest_is_kept(tmp_path: 
     }
 
 
-def test_a_line_that_is_no_question_is_an_error_with_its_place(tmp_path: Path) -> None:
-    corpus = tmp_path / "corpus.jsonl"
+def test_lines_that_are_no_question_are_named_with_their_place_and_the_rest_is_kept(tmp_path: Path) -> None:
+    corpus, path = tmp_path / "corpus.jsonl", tmp_path / "questions.jsonl"
     corpus.write_text(json.dumps({"title": "Ulm", "sentences": ["Ulm is a city."]}) + "\n")
-    path = tmp_path / "questions.jsonl"
-    path.write_text("\n[1]\n")
-    with pytest.raises(DataError, match=r"questions\.jsonl:2: a row must be a JSON object, not int"):
-        read_questions(path, open_corpus(corpus, tmp_path / "cache"))
+    good = {"id": "q", "question": "Is it?", "answer": "yes", "supporting_facts": [{"title": "Ulm", "sent_id": 0}]}
+    lines = [good, "{", 3, good | {"id": "b", "benchmark": "quiz"}, good | {"id": "n", "benchmark": None}]
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+    usable, skipped = read_questions(path, open_corpus(corpus, tmp_path / "cache"))
+    assert [question.id for question in usable] == ["q"]
+    assert [one.place for one in skipped] == [f"{path}:{line}" for line in (2, 3, 4, 5)]
+    assert [one.id for one in skipped] == ["questions.jsonl:2", f"{path}:3", "b", "n"]
+    assert skip_counts(skipped) == {"it is not JSON": 1, "its row cannot be used": 1, "its benchmark cannot be used": 2}
+    assert skipped[2].reason.endswith("'quiz' is none of mini, mini-science, hotpotqa, scienceqa")
+
+
+def test_a_file_without_a_question_of_the_split_is_named_with_those_it_has(tmp_path: Path) -> None:
+    corpus, path = tmp_path / "corpus.jsonl", tmp_path / "questions.jsonl"
+    corpus.write_text(json.dumps({"title": "Ulm", "sentences": ["Ulm is a city."]}) + "\n")
+    row = {"question": "Is it?", "answer": "yes", "supporting_facts": [{"title": "Ulm", "sent_id": 0}]}
+    rows = [row | {"id": str(n), "split": split} for n, split in enumerate(("eval", "dev", "eval"))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    told = r"questions\.jsonl: no question of split 'train'; the questions in it: dev \(1\), eval \(2\)\. Give"
+    with pytest.raises(UsageError, match=told):
+        read_questions(path, open_corpus(corpus, tmp_path / "cache"), split="train")
