@@ -91,10 +91,10 @@ def read_questions(
 ) -> tuple[list[TaughtQuestion], list[Skipped]]:
     """Questions of any benchmark file with supporting facts, or with options and a solution; see `agentrt.questions`.
 
-    `split` keeps only rows of that split; rows that name none are kept. Skipped by name are a line that is not JSON, and
-    a row that does not fit, is of an unknown benchmark, has neither facts nor a solution, or names a page the corpus
-    lacks or an answer that no gold page holds. Raises UsageError for a file that cannot be opened or has no question of
-    the split, DataError for one that holds no rows.
+    `split` keeps only rows of that split; rows that name none are kept. Skipped by name are a line that is not JSON,
+    and a row that does not fit, is of an unknown benchmark, has neither facts nor a solution, or names a page the
+    corpus lacks or an answer that no gold page holds. Raises UsageError for a file that cannot be opened or has no
+    question of the split, DataError for one that holds no rows.
     """
     usable: list[TaughtQuestion] = []
     skipped: list[Skipped] = []
