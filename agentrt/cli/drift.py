@@ -86,7 +86,7 @@ def drift(
     output = Output(as_json=as_json, quiet=quiet)
     with progress_bar(quiet=quiet) as report:
         backbone = load_backbone(crew, settings, dtype)
-        samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report)
+        samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report, say=output.say)
         loaded = backbone.load_adapters(folders)
         found = run_drift(backbone, loaded, samples, schemes=schemes, rows=rows, report=report)
     record = to_record(found, declare_drift(backbone, loaded, settings.seed))

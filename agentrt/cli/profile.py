@@ -75,7 +75,7 @@ def profile(
     output = Output(as_json=as_json, quiet=quiet)
     with progress_bar(quiet=quiet) as report:
         backbone = load_backbone(crew, settings, dtype)
-        samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report)
+        samples = read_samples(crew, backbone, named, limit=limit, seed=settings.seed, report=report, say=output.say)
         loaded = backbone.load_adapters(folders)
         out.mkdir(parents=True, exist_ok=True)
         if ridge:

@@ -65,8 +65,12 @@ def read_samples(
     limit: int,
     seed: int,
     report: Callable[[str, float, float], None],
+    say: Callable[[str], None],
 ) -> "list[Sample]":
-    """At most `limit` samples, the same for the same arguments. Raises UsageError and DataError as their readers do."""
+    """At most `limit` samples, the same for the same arguments; `say` is told what was left out and why.
+
+    Raises UsageError and DataError as their readers do.
+    """
     from agentrt.evaluate.forced import Call, Sample
     from agentrt.training.examples import preamble_of, read_recorded, turns_of
     from agentrt.training.job import Source, derive_data, load_data
@@ -82,6 +86,10 @@ def read_samples(
         else:
             sources = files_of(team)
         with tempfile.TemporaryDirectory() as folder:
-            derive_data(team, tokenizer, sources, Path(folder), split=None, seed=seed, limit=limit, report=report)
+            facts = derive_data(
+                team, tokenizer, sources, Path(folder), split=None, seed=seed, limit=limit, report=report
+            )
+            for reason, count in facts["skipped"].items():
+                say(f"left out {count} samples: {reason}")
             recorded = load_data(Path(folder))[0][:limit]
     return [Sample(each.id, preamble_of(each), tuple(Call(*turn) for turn in turns_of(each))) for each in recorded]

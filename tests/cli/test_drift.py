@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
+from agentrt.builtin import configs_dir
 from tests.cli.tiny_team import ROLES, tiny_team, write_trajectories
 
 
@@ -52,6 +53,19 @@ def test_a_folder_to_write_into_is_refused_before_anything_is_measured(
     result = cli("drift", *model, "--trajectories", "absent.jsonl", "--out", "here")
     assert result.exit_code == 2
     assert "--out here: a folder; name a file, here/drift.json" in result.stderr
+
+
+def test_questions_that_cannot_be_used_are_counted_and_the_rest_is_measured(
+    cli: Any, model: list[str], tmp_path: Path
+) -> None:
+    mini = configs_dir() / "mini"
+    first = (mini / "questions.jsonl").read_text().splitlines()[0]
+    (tmp_path / "q.jsonl").write_text(f"{first}\nnot JSON\n")
+    wide = [f"--set=roles.{role}.sampling.max_new_tokens=220" for role in ROLES]
+    files = ["--questions", "q.jsonl", "--corpus", str(mini / "articles.jsonl")]
+    result = cli("drift", *model, *wide, "--set=limits.max_observation_tokens=900", *files, "--schemes", "full_shared")
+    assert result.exit_code == 0, result.stderr
+    assert "left out 1 samples: it is not JSON" in result.stdout
 
 
 def test_other_adapters_of_the_same_roles_may_be_measured_and_rows_are_kept(
