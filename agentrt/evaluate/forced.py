@@ -81,6 +81,11 @@ def check_samples(samples: Sequence[Sample], adapters: AdapterSet, backbone: Bac
     if not samples:
         raise UsageError("there is no sample trajectory to measure on")
     for sample in samples:
+        if "" in sample.agents:
+            raise DataError(
+                f"trajectory {sample.id}: a role without an adapter (`adapter: none`) speaks in it, and what adapters "
+                "share is measured; name one for every role, as --set roles.NAME.adapter=DIR"
+            )
         if unknown := sorted(set(sample.agents) - set(adapters.names)):
             known = ", ".join(adapters.names) or "none"
             raise DataError(f"trajectory {sample.id}: there is no adapter for {', '.join(unknown)}; adapters: {known}")

@@ -96,6 +96,7 @@ def test_samples_that_cannot_be_run_are_refused_by_name(tiny: tuple[Backbone, Ad
         check_samples([], adapters, backbone)
     for sample, message in (
         (Sample("a", (), (Call("critic", (1,), (2,)),)), "no adapter for critic; adapters: plan, action, reflect"),
+        (Sample("n", (), (Call("", (1,), (2,)),)), "a role without an adapter .* name one for every role"),
         (Sample("b", (), (Call("plan", (1,), ()),)), "generates nothing"),
         (Sample("c", (), (Call("plan", (), (1, 2)),)), "nothing to read"),
         (Sample("d", (), (Call("plan", (1,), (9999,)),)), "another tokenizer"),
