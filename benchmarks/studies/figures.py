@@ -24,9 +24,6 @@ class Bar(NamedTuple):
     high: float
 
 
-MOST_COLUMNS: Final = 4
-"""More panels than that are drawn in rows of three."""
-
 FEWEST: Final = 10
 _METRICS: Final = ("em", "accuracy")
 
@@ -86,10 +83,11 @@ def _bar(label: str, value: Mapping[str, Any]) -> Bar:
 def draw(file: Path, panels: Mapping[str, Sequence[Bar]]) -> Path:
     """A panel a title, a line a label, from the top; makes the folder. Raises UsageError without matplotlib."""
     height = 1.2 + 0.28 * max(len(bars) for bars in panels.values())
-    columns = len(panels) if len(panels) <= MOST_COLUMNS else 3
+    columns = min(len(panels), 3 if len(panels) % 4 else 4)
     rows = -(-len(panels) // columns)
     with canvas(file, rows, columns, size=(4.2 * columns, height * rows)) as grid:
-        for axes, (title, bars) in zip(grid, panels.items(), strict=False):
+        left = iter(grid)
+        for (title, bars), axes in zip(panels.items(), left, strict=False):
             lines = list(range(len(bars)))
             values = [bar.value for bar in bars]
             sides = [[bar.value - bar.low for bar in bars], [bar.high - bar.value for bar in bars]]
@@ -102,6 +100,8 @@ def draw(file: Path, panels: Mapping[str, Sequence[Bar]]) -> Path:
                 axes.axvline(0, color="black", linewidth=0.8)
             axes.set_title(title, fontsize="medium")
             axes.grid(axis="x", alpha=0.3)
+        for axes in left:
+            axes.set_axis_off()
     return file
 
 
