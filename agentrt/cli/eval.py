@@ -1,5 +1,6 @@
 """`agentrt eval`: a team on a benchmark, many episodes at once."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -115,7 +116,8 @@ def evaluate(
         eval_id = resume or new_run_id()
         path = Path(settings.out) / eval_id
         made_by = plan.made_by(declared)
-        with EvalFolder.resume(path, identity) if resume else EvalFolder.create(path, identity, made_by) as folder:
+        opened = EvalFolder.resume(path, identity) if resume else EvalFolder.create(path, identity, made_by)
+        with closing(opened) as folder:
             out.say(f"evaluation {eval_id}: {len(plan.episodes())} episodes, {len(folder.rows)} done", style="dim")
 
             def emit(row: EpisodeRow) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ SCIENCE = tuple(load_questions("mini-science"))
 
 def write(folder: Path, scheme: str, rows: Iterable[EpisodeRow], **identity: Any) -> str:
     """An evaluation in `folder`, named by its scheme."""
-    with EvalFolder.create(folder / scheme, {"benchmark": "mini", "scheme": scheme, **identity}) as made:
+    with closing(EvalFolder.create(folder / scheme, {"benchmark": "mini", "scheme": scheme, **identity})) as made:
         for each in rows:
             made.add(each)
     return scheme
@@ -103,7 +104,9 @@ def test_an_episode_that_broke_is_wrong_and_costs_nothing_that_is_known(tmp_path
 def test_what_else_differs_is_said_and_schemes_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("two", 2)):
         made_by = {"concurrency": seed, "threads": 2}
-        with EvalFolder.create(tmp_path / name, {"scheme": "s", "seed": seed, "dtype": "float32"}, made_by) as made:
+        with closing(
+            EvalFolder.create(tmp_path / name, {"scheme": "s", "seed": seed, "dtype": "float32"}, made_by)
+        ) as made:
             made.add(row(MINI[0], "x"))
     found = compare(load_runs(["one", str(tmp_path / "two")], tmp_path))
     assert found.differing == {"seed": [1, 2], "concurrency": [1, 2]}

@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,7 @@ def test_a_folder_goes_on_where_it_was_killed(open_runtime: OpenRuntime, tmp_pat
     plan = EvalPlan("mini", MINI[:4])
     identity = plan.identity(runtime.team, "pre_lr_shared", {})
     whole = rows_of(runtime, plan)
-    with EvalFolder.create(tmp_path / "one", identity) as folder:
+    with closing(EvalFolder.create(tmp_path / "one", identity)) as folder:
         for found in whole[:2]:
             folder.add(found)
         with pytest.raises(RunBusyError, match="somebody else"):
@@ -263,10 +264,10 @@ def test_rows_of_another_evaluation_are_not_mixed_in(tmp_path: Path) -> None:
 
 def test_what_broke_is_played_again_and_nothing_is_there_twice(tmp_path: Path) -> None:
     broken = row(MINI[1], None).model_copy(update={"status": "failed", "correct": False})
-    with EvalFolder.create(tmp_path / "one", {}) as folder:
+    with closing(EvalFolder.create(tmp_path / "one", {})) as folder:
         for each in (row(MINI[0], "x"), broken, row(MINI[2], "x")):
             folder.add(each)
-    with EvalFolder.resume(tmp_path / "one", {}) as resumed:
+    with closing(EvalFolder.resume(tmp_path / "one", {})) as resumed:
         assert [each.id for each in resumed.rows] == [MINI[0].id, MINI[2].id]
         resumed.add(row(MINI[1], "y"))
     assert [each.id for each in read_rows(tmp_path / "one")] == [MINI[0].id, MINI[2].id, MINI[1].id]

@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from filelock import FileLock
@@ -34,15 +33,8 @@ class EvalFolder:
         self._held = held
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
+        """Give the folder back."""
         self._held.release()
 
     @classmethod
