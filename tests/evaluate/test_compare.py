@@ -103,10 +103,8 @@ def test_an_episode_that_broke_is_wrong_and_costs_nothing_that_is_known(tmp_path
 
 def test_what_else_differs_is_said_and_schemes_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("two", 2)):
-        made_by = {"concurrency": seed, "threads": 2}
-        with closing(
-            EvalFolder.create(tmp_path / name, {"scheme": "s", "seed": seed, "dtype": "float32"}, made_by)
-        ) as made:
+        identity = {"scheme": "s", "seed": seed, "dtype": "float32"}
+        with closing(EvalFolder.create(tmp_path / name, identity, {"concurrency": seed, "threads": 2})) as made:
             made.add(row(MINI[0], "x"))
     found = compare(load_runs(["one", str(tmp_path / "two")], tmp_path))
     assert found.differing == {"seed": [1, 2], "concurrency": [1, 2]}
