@@ -16,7 +16,6 @@ from agentrt.builtin import configs_dir
 from agentrt.config.strict import PositiveFloat, PositiveInt, Text
 from agentrt.engine import Engine
 from agentrt.errors import DataError, UsageError
-from agentrt.evaluate.lines import replace_file
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
 from agentrt.model.load import load_model
@@ -25,6 +24,7 @@ from agentrt.model.trainable import LoraSettings, TrainableAdapter
 from agentrt.questions.datasets import load_questions
 from agentrt.schemes.make import make_scheme
 from agentrt.training.examples import Example, TaughtField
+from agentrt.training.publish import published
 from agentrt.training.settings import TrainSettings
 from agentrt.training.trainer import Trainer
 from agentrt_tools.corpus import open_corpus
@@ -34,6 +34,8 @@ from benchmarks.studies.single_turn import CONDITIONS, Answer, answers, boundary
 
 MINI: Final = configs_dir() / "mini"
 
+MADE_OF: Final = "made_of.json"
+"""Beside a specialist's adapter: what it was trained with."""
 
 TRAINED_BY: Final = {"train_questions", "corpus", "train_limit", "train_tokens", "passes", "lr", "rank", "targets"}
 """Settings that a specialist's adapter depends on."""
@@ -90,7 +92,7 @@ def specialist(study: Study[BoundaryConfig], backbone: Backbone, prompts: Prompt
     """
     config, folder, base = study.config, study.work / f"seed{seed}", study.load_team().base
     made_of = {**config.model_dump(mode="json", include=TRAINED_BY), "backbone": backbone.content_hash, "seed": seed}
-    note = folder / "made_of.json"
+    note = folder / MADE_OF
     if note.is_file():
         if json.loads(note.read_text(encoding="utf-8")) != made_of:
             raise UsageError(f"{folder}: its adapter was trained under another config; name another --work")
@@ -103,8 +105,9 @@ def specialist(study: Study[BoundaryConfig], backbone: Backbone, prompts: Prompt
     learner = TrainableAdapter(loaded.model, loaded.name, lora, seed)
     settings = TrainSettings(passes=config.passes, learning_rate=config.lr, seed=seed, held_out=0.0)
     Trainer(learner, examples, settings).run(lambda facts: print(f"seed {seed}, step {facts.step}: {facts.loss:.3f}"))
-    learner.save(folder)
-    replace_file(note, json.dumps(made_of, indent=1) + "\n")  # last: with it, the folder is whole
+    with published(folder) as draft:
+        learner.save(draft)
+        (draft / MADE_OF).write_text(json.dumps(made_of, indent=1) + "\n", encoding="utf-8")
     return folder
 
 

@@ -11,9 +11,9 @@ from agentrt.evaluate.drift.handovers import Geometry
 from agentrt.evaluate.fidelity import Held
 from agentrt.evaluate.forced import Sample
 from agentrt.evaluate.lines import append_line, read_lines
+from agentrt.evaluate.replay.declare import maps_sha256
 from agentrt.model.adapters import AdapterSet
 from agentrt.model.backbone import Backbone
-from agentrt.model.cachedir import file_sha256
 from agentrt.schemes import Scheme
 
 
@@ -39,8 +39,8 @@ def identity(backbone: Backbone, adapters: AdapterSet, schemes: Mapping[str, Sch
 
 
 def _spelled(scheme: Scheme) -> str:
-    maps = scheme.maps_file
-    return f"{scheme.identity}, maps {file_sha256(Path(maps))}" if maps else scheme.identity
+    maps = maps_sha256(scheme)
+    return f"{scheme.identity}, maps {maps}" if maps else scheme.identity
 
 
 class RowBook:

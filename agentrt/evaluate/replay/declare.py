@@ -22,6 +22,11 @@ RATIO_COUNTS: Final = "tokens that others wrote since the agent last acted, roun
 _PACKAGES: Final = ("agentrt", "torch", "transformers", "peft", "triton")
 
 
+def maps_sha256(scheme: Scheme) -> str | None:
+    """Of the scheme's file of fitted maps, whose name says nothing of its content; None without one."""
+    return file_sha256(Path(scheme.maps_file)) if scheme.maps_file else None
+
+
 def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[str, Any]:
     """Scheme and options, cache layout, content hashes, dtypes and kernels, as plain JSON types."""
     layout = backbone.layout(adapters)
@@ -30,7 +35,7 @@ def declare(scheme: Scheme, backbone: Backbone, adapters: AdapterSet) -> dict[st
         options["maps"] = Path(scheme.maps_file).name
     return {
         "options": options,
-        "maps_sha256": file_sha256(Path(scheme.maps_file)) if scheme.maps_file else None,
+        "maps_sha256": maps_sha256(scheme),
         "lp_at": options.get("lp_at"),
         "ratio_counts": RATIO_COUNTS if "ratio" in options else None,
         "repaired_layers": _repaired_layers(scheme, layout),
